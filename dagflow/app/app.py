@@ -396,11 +396,7 @@ def place_of_caller() -> Place:
 
 
 def require_instance(given: object, kind: type[Operator] | type[PartitionPolicy], place: Place) -> None:
-    """Refuse an object that is no operator, or no policy.
-
-    Raises:
-        PlanError: The given object is no instance of the class, but the class itself for example.
-    """
+    """Refuse an object that is no operator, or no policy, but the class itself for example."""
     if isinstance(given, kind):
         return
     if isinstance(given, type) and issubclass(given, kind):

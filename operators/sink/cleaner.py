@@ -237,13 +237,7 @@ class SourceCleaner(ControlOperator, CommitListener):
             logger.warning("source file not %s url=%s: %s", _DONE[self.action], redacted(block.url), reason)
 
     def _put_away(self, expected: FileStat) -> str:
-        """Why a version was left although it exists; "" where it is removed or archived.
-
-        Raises:
-            MissingError: The file does not exist.
-            SourceChangedError: The file is another version.
-            StorageError: The store refused, or the archive already has the file.
-        """
+        """Why a version was left although it exists; "" where it is removed or archived."""
         sources = self._context.storage.backend(expected.url).sources
         if self.action == "remove":
             return sources.remove_version(expected)
@@ -281,12 +275,9 @@ class OtherNames:
         self._names: dict[str, Mapping[int, str]] = {}
 
     def has(self, block: BlockMetadata, *, has_grown: bool) -> bool:
-        """Whether a block's version is there under another name.
+        """Whether a block's version is there under another name; with has_grown only where it was appended to.
 
-        Args:
-            block: The block.
-            has_grown: Whether it counts only if it was appended to. An unchanged version may be the target of a link
-                that was removed, or have another name for other reasons.
+        An unchanged version may be the target of a link that was removed, or have another name for other reasons.
         """
         if not block.version.file_id:
             return False

@@ -43,11 +43,7 @@ def window_name(prefix: str, window_id: int) -> str:
 
 
 def claim_directory(run: RunPreparation, root: str, names: re.Pattern[str]) -> None:
-    """Take a directory for one writer of this run.
-
-    Raises:
-        StorageError: Another writer has it, or a file that this checkpoint did not publish has such a name.
-    """
+    """Take a directory for one writer of this run, unless it has files of such names that others have published."""
     run.claim(root)
     with contextlib.suppress(MissingError):
         # A group of merged files is a directory, which may have any name.
@@ -133,16 +129,10 @@ class FileSink:
         self._count = 0
 
     def write(self, batch: RecordBatch, format: SinkFormat, directory: str = "") -> None:
-        """Append records to the numbered files of a directory.
-
-        Args:
-            batch: The records.
-            format: The format of the files.
-            directory: A directory below the root; "" for the root itself.
+        """Append records to the numbered files of a directory below the root, or of the root itself.
 
         Raises:
             ValueError: The format cannot hold the records.
-            StorageError: The store refused them.
         """
         format = _format_for(batch, format)
         position, start = 0, WHOLE
@@ -170,7 +160,6 @@ class FileSink:
 
         Raises:
             ValueError: The format cannot hold the records, or not in one file with those written before.
-            StorageError: The store refused them.
         """
         format = _format_for(batch, format)
         if not len(batch) and batch.is_raw and format.layout_of(batch) is not None:

@@ -50,12 +50,7 @@ class GivenColumn:
         return plain(self.others[row]) if row in self.others else plain_value(self.values[row])
 
     def census(self, rows: Collection[int] | None, leaf: ColumnTypes) -> Census:
-        """How many values there are of each type.
-
-        Args:
-            rows: The rows whose values count; None for all.
-            leaf: See Census.add_column().
-        """
+        """How many values of some rows, or of all, there are of each type; for leaf see Census.add_column()."""
         census = Census()
         if rows is None:
             census.add_column(self.values, is_found=self.is_found, leaf=leaf)
@@ -353,11 +348,8 @@ def _widest(kind: pa.DataType, others: Counter[pa.DataType]) -> pa.DataType:
 def wider_for(there: pa.DataType, census: Census, wider: WiderType | None, *, takes_members: bool) -> pa.DataType:
     """The type to which a column is widened for values that do not fit; its own where there is no wider one.
 
-    Args:
-        there: The type of the column.
-        census: The values.
-        wider: Gives wider types for values that are not nested; None where columns keep their types.
-        takes_members: Whether structs get members that they lack, after their own and in the order of their names.
+    Without wider, which is for values that are not nested, these keep their types. With takes_members structs get the
+    members that they lack, after their own and in the order of their names.
     """
     if pa.types.is_struct(there):
         parts = [

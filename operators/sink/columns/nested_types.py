@@ -38,13 +38,9 @@ WiderType = Callable[[pa.DataType, pa.DataType], pa.DataType | None]
 def joined_type(
     kind: pa.DataType, other: pa.DataType, wider: WiderType, *, takes_members: bool = True
 ) -> pa.DataType | None:
-    """The type that takes all values of two types, or None.
+    """The type that takes all values of two types, or None; where either allows nulls, the joined one does.
 
-    Args:
-        kind: A type.
-        other: The other one. Where either allows nulls, the joined one does.
-        wider: Joins the types of values that are not nested.
-        takes_members: Whether structs of the first type get the members that they lack, after their own.
+    With takes_members structs of the first type get the members that they lack, after their own.
     """
     own, others = parts_of(kind), {part.name: part for part in parts_of(other)}
     if not (own or others) or kind.id != other.id:
@@ -90,14 +86,9 @@ def of_parts(kind: pa.DataType, parts: Sequence[pa.Field]) -> pa.DataType:
 
 
 def with_required(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-    """A column in a type with required members.
+    """A column of `nullable_type(kind)` in a type with required members; the name is that in messages.
 
     A cast would refuse the column if a struct is null: its members are then null as well, which is allowed.
-
-    Args:
-        column: The column, in `nullable_type(kind)`.
-        kind: The type.
-        name: The column's name in messages.
     """
     if column.type == kind:
         return column
@@ -138,11 +129,7 @@ def forbidden_nulls(
 ) -> dict[int, str]:
     """The rows with a null that a field does not allow, each with the path of the first such part.
 
-    Args:
-        column: The values, in `nullable_type(field.type)`.
-        field: The field.
-        path: Its name in messages.
-        rows: The row of each value; None for a column of one value a row.
+    The values are in `nullable_type(field.type)`; they may be of given rows, or one of each row.
     """
     if field.nullable and column.type == field.type:
         return {}

@@ -117,10 +117,7 @@ class TableNames:
     def reduced(self, name: str, kind: pa.DataType, known: pa.DataType | None = None) -> pa.DataType | None:
         """The type of a column without members that the table cannot have; None if nothing is left of it.
 
-        Args:
-            name: The column.
-            kind: Its type.
-            known: Its type in the table, whose members come before others that are spelled alike.
+        Members of its type in the table, where that is known, come before others that are spelled alike.
         """
         own: dict[Hashable, Path] = {}
         if known is not None:
@@ -148,14 +145,7 @@ class TableNames:
 
 
 def require_names(names: TableNames, table: str, new: Iterable[pa.Field], causes: Mapping[str, str]) -> None:
-    """Refuse columns that a table cannot have; the others are taken note of.
-
-    Args:
-        names: The names that the table has.
-        table: How messages call the table.
-        new: The columns that it is to get.
-        causes: Place of the first record that asked for a column, by column, as far as that is known.
-    """
+    """Refuse new columns that a table cannot have, with the places in causes; the others are taken note of."""
     for column in new:
         if why := names.why_not(column):
             raise refusal_of(table, column, why, causes.get(column.name, ""))

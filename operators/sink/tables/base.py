@@ -333,13 +333,7 @@ def _may_fit(table: Table, kind: pa.DataType, there: pa.DataType) -> bool:
 
 
 def require_takes(table: Table, shape: TableShape, expected: pa.Schema) -> None:
-    """Refuse columns with which no record could be written to a table.
-
-    Args:
-        table: The table.
-        shape: The shape of the table.
-        expected: The columns that all records will have, those that the writer adds included.
-    """
+    """Refuse the columns of all records, those that the writer adds included, if none could be written to a table."""
     given = [field for field in expected if not pa.types.is_null(field.type)]
     if (shape.columns is None or table.may_grow) and table.on_new_column not in ("rescue", "ignore"):
         there = () if shape.columns is None else shape.columns.names

@@ -87,12 +87,7 @@ class DeltaLog:
         return found
 
     def opened(self) -> DeltaTable | None:
-        """The newest version of the table; None where there is no table.
-
-        Raises:
-            DagflowError: dagflow must not write to the table.
-            StorageError: The table cannot be read.
-        """
+        """The newest version of the table, to which dagflow may write; None where there is no table."""
         location = self.table.location
         with refusals(self.table):
             # deltalake would create the directory.
@@ -106,22 +101,14 @@ class DeltaLog:
         return handle
 
     def entry(self, version: int) -> FileStat | None:
-        """Identifies the log entry of a version, so that another file in its place shows; None where there is none.
-
-        Raises:
-            StorageError: The store failed.
-        """
+        """Identifies the log entry of a version, so that another file in its place shows; None where there is none."""
         return self.storage.find(self.path(version))
 
     def path(self, version: int) -> str:
         return join(self.table.location, f"{LOG}/{version:020}.json")
 
     def other_files(self) -> list[str]:
-        """Names of files in the table's directory that no writer of ours has made.
-
-        Raises:
-            StorageError: The store failed.
-        """
+        """Names of files in the table's directory that no writer of ours has made."""
         try:
             entries = list(self.storage.list_directory(self.table.location))
         except MissingError:
@@ -160,11 +147,7 @@ def columns_of(handle: DeltaTable) -> pa.Schema:
 
 
 def rows_of(handle: DeltaTable, names: Sequence[str] | None = None) -> pa.RecordBatchReader:
-    """The rows of a table, in any order.
-
-    Raises:
-        DeltaError: The rows cannot be read.
-    """
+    """The rows of a table, in any order."""
     columns = columns_of(handle)
     wanted = [*columns.names] if names is None else [*names]
     schema = pa.schema([columns.field(name) for name in wanted])

@@ -255,11 +255,7 @@ class DeltaState(MergedState[LoggedFile]):
             _append(handle, actions, properties)
 
     def _grown(self, handle: DeltaTable, columns: pa.Schema) -> DeltaTable:
-        """Add new columns, and new members of columns, to the table, and open it anew.
-
-        Raises:
-            StorageError: The columns could not be added, or the marker has changed meanwhile.
-        """
+        """Add new columns, and new members of columns, to the table, and open it anew, if the marker is the same."""
         there = {field.name: field.type for field in columns_of(handle)}
         new = [field for field in columns if there.get(field.name) != field.type]
         if not new:
@@ -306,12 +302,7 @@ def replays_of(writer: str) -> str:
 
 
 def missing_in(table: Table, handle: DeltaTable, files: Sequence[PendingFile]) -> list[PendingFile]:
-    """The files among some that a version of a table does not have as they were written.
-
-    Raises:
-        DeltaError: The table cannot be read.
-        DagflowError: No files of the table may be replaced.
-    """
+    """The files among some that a version of a table, whose files may be replaced, does not have as written."""
     if files and handle.metadata().configuration.get("delta.appendOnly") == "true":
         raise DagflowError(f"{table.name} has delta.appendOnly: no files of it may be replaced", hint=ANOTHER_TABLE)
     actions = pa.table(handle.get_add_actions())
@@ -374,15 +365,8 @@ def upsert(
 ) -> None:
     """Replace the rows that have the keys of the given ones, and add the others, in one version of the table.
 
-    Args:
-        handle: The table as it was read; the version fails if the table has changed since.
-        rows: The rows, each key once, with the columns of the table.
-        gone: The keys of rows that leave.
-        keys: The columns that are compared; a null equals a null.
-        properties: Properties of the version.
-
-    Raises:
-        DeltaError: The version was not written, or its outcome is not known.
+    The rows have each key once, and the columns of the table; a null equals a null. Rows with the keys that are gone
+    leave. The version fails if the table has changed since it was read.
     """
     # An update would write the new row once for each row that has its key, and a table of others may have several. So
     # one copy of the row deletes all of these, and the other copy, which matches nothing, is inserted.

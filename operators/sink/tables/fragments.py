@@ -101,7 +101,6 @@ class FragmentFiles:
 
         Raises:
             ValueError: The rows cannot be partitioned, have no other column, or one that Parquet cannot hold.
-            StorageError: The store refused the rows.
         """
         rows = batch.to_arrow()
         stored = stored_columns(rows.schema, self._left_out)
@@ -235,7 +234,6 @@ def read_piece(storage: StorageContext, url: str, place: Place) -> list[pa.Recor
 
     Raises:
         LostOutputError: The file is gone, or the piece is not what was written.
-        StorageError: The store failed.
     """
     start, end, crc32 = place
     buffer, done = pa.allocate_buffer(end - start), 0

@@ -54,12 +54,7 @@ def refusals_before(table: IcebergTable) -> Iterator[None]:
 
 
 class TableCatalog:
-    """The catalog of a table.
-
-    Raises:
-        DagflowError: The catalog changes tables without a check of their state.
-        StorageError: The catalog cannot be reached.
-    """
+    """The catalog of a table; one that changes tables without a check of their state is refused."""
 
     def __init__(self, table: IcebergTable, storage: StorageContext) -> None:
         options: dict[str, Any] = dict(table.catalog)
@@ -85,11 +80,7 @@ class TableCatalog:
             )
 
     def load(self) -> Handle | None:
-        """The current table; None where there is none.
-
-        Raises:
-            StorageError: The catalog cannot be reached.
-        """
+        """The current table; None where there is none."""
         with refusals(self._table):
             try:
                 return self.catalog.load_table(self.identifier)
@@ -97,11 +88,7 @@ class TableCatalog:
                 return None
 
     def new_location(self) -> str:
-        """The location at which the catalog puts a new table of this name.
-
-        Raises:
-            StorageError: The catalog cannot be reached, or lacks the namespace.
-        """
+        """The location at which the catalog puts a new table of this name."""
         with refusals(self._table):
             return self.catalog.create_table_transaction(self.identifier, Schema()).table_metadata.location
 

@@ -62,16 +62,10 @@ def upsert(
     partition_by: Sequence[PartitionField],
     summary: Mapping[str, str],
 ) -> None:
-    """Replace the rows that have the keys of the given ones, and add the others, in one snapshot.
+    """Replace the rows that have the keys of the given ones, and add the others, in one snapshot, uncommitted here.
 
-    Args:
-        name: The table's name in messages.
-        transaction: A transaction on the table as it was read; it is not committed here.
-        rows: The rows, each key once, with the columns of the table.
-        gone: The keys of rows that leave.
-        keys: The columns that are compared; a null equals a null.
-        partition_by: The fields that the table is partitioned by, all of columns of the keys.
-        summary: Summary of the snapshot.
+    The rows have each key once, and the columns of the table; a null equals a null. Rows with the keys that are gone
+    leave. The table is partitioned by columns of the keys.
     """
     metadata, io = transaction.table_metadata, transaction._table.io
     manifests = require_no_deletes(name, metadata.current_snapshot(), io)

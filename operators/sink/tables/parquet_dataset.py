@@ -153,12 +153,7 @@ def _data_files(
 
 
 def _schema_of(storage: StorageContext, file: FileStat) -> pa.Schema:
-    """The columns of a file, in plain types.
-
-    Raises:
-        DagflowError: The file is no Parquet file.
-        StorageError: The file cannot be read.
-    """
+    """The columns of a file, in plain types."""
     try:
         with storage.open_file(file.url) as opened:
             found = pq.read_schema(pa.PythonFile(PythonFile(opened), "r"))

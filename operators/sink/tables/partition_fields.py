@@ -267,15 +267,11 @@ def partitionable(
 ) -> tuple[pa.RecordBatch, dict[str, dict[int, str]]]:
     """Rows by which a table can be partitioned, and the values by which it cannot.
 
-    Args:
-        rows: The rows.
-        fields: The partition fields.
-        required: Columns that allow no null.
-        in_files: Whether the data files hold the values. Otherwise, readers take them from the names of directories.
+    Unless the data files hold the values, readers take them from the names of directories.
 
     Returns:
-        The rows, with null for an empty text that would come back as null; and by column and row why a value would come
-        back changed, or not at all.
+        The rows, with null for an empty text that would come back as null, except in required columns; and by column
+        and row why a value would come back changed, or not at all.
     """
     unheld: dict[str, dict[int, str]] = {}
     names = set() if in_files else {field.column for field in fields} - {*required}

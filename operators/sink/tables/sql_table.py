@@ -109,8 +109,7 @@ class DatabaseTable(Table):
     def session(self, *, writes: bool, pause_s: float = 0.0) -> Iterator[SqlSession]:
         """A transaction, which is committed at the end, and rolled back after an error.
 
-        Raises:
-            StorageError: The database refused, or the outcome is not known; after a pause where it may come back.
+        Where the database may come back, the error follows after a pause.
         """
         package, session = importlib.import_module(self.session_class.package), self.session_class()
         try:
@@ -136,12 +135,7 @@ class DatabaseTable(Table):
     ) -> None:
         """Add the rows of a file to the table, or to GIVEN where they are numbered.
 
-        Args:
-            session: The transaction.
-            storage: Reaches the file.
-            file: The file.
-            columns: The columns of the table.
-            numbers: Columns that the file lacks, each with its value; that of ROW counts on from row to row.
+        They get the columns in numbers, each with its value; that of ROW counts on from row to row.
         """
         columns, opened = columns.append(pa.field(REMOVED, pa.bool_())), storage.open_file(file.final_url)
         with opened as found, pq.ParquetFile(pa.PythonFile(PythonFile(found), "r")) as parquet:

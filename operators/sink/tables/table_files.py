@@ -133,7 +133,6 @@ class TableFiles:
 
         Raises:
             ValueError: The rows cannot be partitioned, or have no other column.
-            StorageError: The store refused the rows.
         """
         rows = batch.to_arrow()
         if self._origin.keys:
@@ -154,14 +153,7 @@ class TableFiles:
     def write_part(
         self, batch: RecordBatch, values: dict[str, str | None], fields: list[pa.Field], directory: str
     ) -> None:
-        """Append rows of one partition.
-
-        Args:
-            batch: Their columns in the file.
-            values: The values of the fields that the table is partitioned by.
-            fields: Columns that are in no file.
-            directory: Where the files of the partition are.
-        """
+        """Append rows of one partition, without the columns that are in no file, whose fields are given."""
         made = self._format(self._origin, values, fields)
         format = self._formats.setdefault((directory, *map(str, fields)), made)
         self._sink.write(batch, format, directory)
@@ -385,13 +377,9 @@ def parted_from_removed(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
 def newest_rows(
     storage: StorageContext, files: Sequence[PendingFile], keys: Sequence[str], columns: pa.Schema
 ) -> tuple[pa.Table, pa.Table]:
-    """The last row of each key, and the keys alone of rows that shall only leave; a null equals a null.
+    """The last row of each key in files, in order, and the keys alone of rows that only leave; a null equals a null.
 
-    Args:
-        storage: Reaches the files.
-        files: Files with rows, in order.
-        keys: The columns that identify rows.
-        columns: The columns of the table; columns that a row lacks are null.
+    The rows have the columns of the table; those that a file lacks are null.
     """
     schema = pa.schema([*(field.with_nullable(True) for field in columns), (REMOVED, pa.bool_())])
     tables = [with_columns(_read(storage, file), schema) for file in files]

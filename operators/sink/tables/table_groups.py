@@ -250,12 +250,6 @@ class TableMerger(Operator):
 
     @jobs.each
     def merge(self, job: MergeJob) -> None:
-        """Make a file.
-
-        Raises:
-            LostOutputError: A fragment is gone, or not what was written.
-            StorageError: The store failed.
-        """
         columns = self._table.columns_as(self._context.decided)
         files = self._table.files(self._context, None, FactOrigin(job.operator, keys=job.keys))
         files.begin_window(self._window_id)

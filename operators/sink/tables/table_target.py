@@ -281,15 +281,9 @@ def merged_columns(
     causes: Mapping[str, str] = MappingProxyType({}),
     taken: Mapping[str, str] = MappingProxyType({}),
 ) -> pa.Schema:
-    """The columns of a table that takes some files: its own, followed by those that it lacks.
+    """The columns of a table that takes some files: its own, None if they create it, followed by those that it lacks.
 
-    Args:
-        table: The table.
-        files: The files, in order.
-        known: The columns of the table; None if the files create it.
-        may_grow: Whether an existing table may get more columns.
-        causes: Places of the records that asked for columns, as in FileFacts, beside those in the facts of the files.
-        taken: Names that no column may have; see TableShape.
+    Places of the records that asked for columns are also in the facts of the files; for taken see TableShape.
     """
     fields = {field.name: field for field in known or ()}
     for file in files:
