@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -22,10 +22,10 @@ from dagflow.storage.location import join, redacted
 from dagflow.storage.pending import FileFacts
 from operators.sink.columns.nested_types import common_type, joined_type, with_columns
 from operators.sink.columns.rescued_rows import ORIGINS, with_origins
-from operators.sink.columns.table_columns import schema_of_text, schema_text
+from operators.sink.columns.table_columns import schema_of_text
 from operators.sink.tables.base import Table
 from operators.sink.tables.partition_fields import partitions_of
-from operators.sink.tables.table_files import FactOrigin, stored_columns, without_mark
+from operators.sink.tables.table_files import FactOrigin, stored_columns
 
 _PIECE_BYTES = 8 << 20
 """Most bytes of rows of a partition that are held in memory."""
@@ -127,10 +127,8 @@ class FragmentFiles:
         return fragment
 
     def end_window(self) -> None:
-        origin, partition = self._origin, dict.fromkeys(map(str, self._partition_by))
         for fragment in self._open:
-            facts = FileFacts(origin.operator, "", partition, keys=[*origin.keys], proposal=origin.proposal())
-            fragment.close(facts, origin.causes)
+            fragment.close(self._origin, dict.fromkeys(map(str, self._partition_by)))
         self._open.clear()
 
 
@@ -140,6 +138,7 @@ class _Fragment:
         self._columns: dict[str, pa.Field] = {}
         self._rows: dict[PartitionValues, list[pa.RecordBatch]] = {}
         self._bytes: dict[PartitionValues, int] = {}
+        self._held_bytes = 0
         self._pieces: list[list[Any]] = []
         self._end = 0
         self._records = 0
@@ -168,9 +167,10 @@ class _Fragment:
         self._records += rows.num_rows
         self._rows.setdefault(values, []).append(rows)
         self._bytes[values] = self._bytes.get(values, 0) + rows.nbytes
+        self._held_bytes += rows.nbytes
         if self._bytes[values] >= _PIECE_BYTES:
             self._write(values)
-        elif sum(self._bytes.values()) >= _HELD_BYTES:
+        elif self._held_bytes >= _HELD_BYTES:
             for each in list(self._rows):
                 self._write(each)
 
@@ -179,6 +179,7 @@ class _Fragment:
         schema = pa.schema([*self._columns.values(), *ORIGINS])
         rows = pa.Table.from_batches([with_columns(each, schema) for each in self._rows.pop(values)], schema)
         rows, row_bytes, begins = rows.combine_chunks(), self._bytes.pop(values), self._begins.pop(values)
+        self._held_bytes -= row_bytes
         if self._options is None and rows.num_rows >= _SAMPLED_ROWS:
             sample = rows.slice(0, _SAMPLED_ROWS)
             in_memory = io.BytesIO(), io.BytesIO()
@@ -191,13 +192,11 @@ class _Fragment:
         self._pieces.append([list(values), *place, begins, round(min(row_bytes, piece.size_bytes) * share)])
         self._end += piece.size_bytes
 
-    def close(self, facts: FileFacts, causes: Mapping[str, str]) -> None:
-        """End the file, with the facts that are the same for all files of the window."""
+    def close(self, origin: FactOrigin, partition: dict[str, str | None]) -> None:
         for values in list(self._rows):
             self._write(values)
-        schema = schema_text(without_mark(pa.schema(list(self._columns.values()))))
-        causes = {name: causes[name] for name in self._columns if name in causes}
-        self._file.close(records=self._records, facts=replace(facts, schema=schema, causes=causes, held=self._pieces))
+        facts = origin.facts(pa.schema(list(self._columns.values())), partition)
+        self._file.close(records=self._records, facts=replace(facts, held=self._pieces))
 
 
 class _Sink(io.RawIOBase):

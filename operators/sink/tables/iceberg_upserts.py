@@ -47,7 +47,7 @@ from operators.sink.columns.nested_types import with_types
 from operators.sink.tables.iceberg_files import data_file, require_no_deletes
 from operators.sink.tables.iceberg_table import DATA
 from operators.sink.tables.partition_fields import PartitionField, PartitionRows, partitions_of
-from operators.sink.tables.table_files import facts_of, names_with_nan, rows_of_other_keys
+from operators.sink.tables.table_files import FactOrigin, names_with_nan, rows_of_other_keys, with_bounds
 
 _HELD_BYTES = 128 << 20
 """Bytes of rows that are held in memory at most before they are written, beside those of one file."""
@@ -176,7 +176,8 @@ class _NewFiles:
                 writer.write_batch(rows)
             size_bytes = stream.tell()
         values = {str(field): text for field, text in part.values.items()}
-        facts = facts_of("", rows.schema, rows.schema, footers[0], values, {}, names_with_nan(rows))
+        facts = FactOrigin("").facts(rows.schema, values)
+        facts = with_bounds(facts, rows.schema, footers[0], names_with_nan(rows))
         return data_file(self._metadata, PendingFile(url, "", size_bytes, len(rows), facts=facts), url)
 
 

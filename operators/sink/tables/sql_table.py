@@ -35,7 +35,7 @@ from operators.sink.columns.table_names import MOST_NAMES, TableNames
 from operators.sink.formats.base import ChunkedEncoder, FileEncoder, FileStream
 from operators.sink.tables.base import DataFiles, Table
 from operators.sink.tables.sql_session import DuckdbSession, PostgresSession, SqliteSession, SqlSession, listed, name_of
-from operators.sink.tables.table_files import DataFileFormat, FactOrigin, TableFiles, TableShape, facts_of
+from operators.sink.tables.table_files import DataFileFormat, FactOrigin, TableFiles, TableShape
 
 _NOT_ALLOWED = "42501"
 """The code of the error that only the owner of a table may change it."""
@@ -382,6 +382,4 @@ class _StagedEncoder(ChunkedEncoder):
         super().finish()
         self._transaction.close()
         self.stream.write(self._path[-1].encode())
-        origin = self._format._origin
-        facts = facts_of(origin.operator, self._schema, pa.schema([]), None, {}, origin.causes, ())
-        self.stream.facts = self._format.shared(replace(facts, nulls={**self._nulls}))
+        self.stream.facts = replace(self._format.facts(self._schema), nulls={**self._nulls})

@@ -57,6 +57,12 @@ class FactOrigin:
     proposal: Callable[[], Any] = lambda: None
     keys: Sequence[str] = ()
 
+    def facts(self, columns: pa.Schema, partition: dict[str, str | None]) -> FileFacts:
+        """The facts of a file whose rows have these columns, those of the partition included, without its bounds."""
+        causes = {name: self.causes[name] for name in columns.names if name in self.causes}
+        schema, keys = schema_text(without_mark(columns)), [*self.keys]
+        return FileFacts(self.operator, schema, partition, causes=causes, keys=keys, proposal=self.proposal())
+
 
 def stored_columns(schema: pa.Schema, partition_by: Sequence[str]) -> list[str]:
     """The columns that data files have: all except those that the table is partitioned by."""
@@ -154,9 +160,10 @@ class TableFiles:
         self, batch: RecordBatch, values: dict[str, str | None], fields: list[pa.Field], directory: str
     ) -> None:
         """Append rows of one partition, without the columns that are in no file, whose fields are given."""
-        made = self._format(self._origin, values, fields)
-        format = self._formats.setdefault((directory, *map(str, fields)), made)
-        self._sink.write(batch, format, directory)
+        key = (directory, *map(str, fields))
+        if key not in self._formats:
+            self._formats[key] = self._format(self._origin, values, fields)
+        self._sink.write(batch, self._formats[key], directory)
 
     def end_window(self) -> None:
         self._sink.end_window()
@@ -181,14 +188,9 @@ class DataFileFormat(ParquetSink):
         """Whether the files may be written again without some of their rows."""
         return bool(self._origin.operator) and not self._origin.keys
 
-    def facts(self, stored: pa.Schema, footer: pq.FileMetaData, with_nan: Collection[str]) -> FileFacts:
-        """The facts of a file with these columns, followed by those of the partition."""
-        columns, origin = pa.schema([*stored, *self._fields]), self._origin
-        return self.shared(facts_of(origin.operator, columns, stored, footer, self._values, origin.causes, with_nan))
-
-    def shared(self, facts: FileFacts) -> FileFacts:
-        """The facts of a file, with those that are the same for all files of the window."""
-        return replace(facts, keys=[*self._origin.keys], proposal=self._origin.proposal())
+    def facts(self, stored: pa.Schema) -> FileFacts:
+        """The facts of a file with these columns, followed by those of the partition, without its bounds."""
+        return self._origin.facts(pa.schema([*stored, *self._fields]), self._values)
 
     def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> FileEncoder:
         return _DataFileEncoder(self, stream, self.layout_of(batch), max_bytes)
@@ -215,7 +217,7 @@ class _DataFileEncoder(ParquetEncoder):
 
     def finish(self) -> None:
         super().finish()
-        facts = self._format.facts(self.schema, self.footers[0], self._with_nan)
+        facts = with_bounds(self._format.facts(self.schema), self.schema, self.footers[0], self._with_nan)
         self.stream.facts = replace(facts, has_blocks=bool(self._blocks))
 
 
@@ -245,31 +247,12 @@ _MAX_TEXT = 64
 _LAST = chr(0x10FFFF)
 
 
-def facts_of(
-    operator: str,
-    columns: pa.Schema,
-    stored: pa.Schema,
-    footer: pq.FileMetaData,
-    partition: dict[str, str | None],
-    causes: Mapping[str, str],
-    with_nan: Collection[str],
-) -> FileFacts:
-    """The facts of a file.
+def with_bounds(facts: FileFacts, stored: pa.Schema, footer: pq.FileMetaData, with_nan: Collection[str]) -> FileFacts:
+    """The facts of a file with the bounds and the counts of nulls of the columns that are in it, from its footer.
 
-    Columns with NaN have no bounds, because engines order it in different ways; nested columns have neither bounds nor
-    counts of nulls.
-
-    Args:
-        operator: The operator that writes it.
-        columns: The columns of its rows, with the partition columns.
-        stored: The columns that are in the file.
-        footer: Its footer.
-        partition: The values of the partition columns.
-        causes: Why columns are new or wider, see FileFacts.
-        with_nan: The columns with NaN, which the footer does not show; see names_with_nan().
+    Columns with NaN, see names_with_nan(), have no bounds, because engines order it in different ways; nested columns
+    have neither bounds nor counts of nulls.
     """
-    own_causes = {name: causes[name] for name in columns.names if name in causes}
-    facts = FileFacts(operator, schema_text(without_mark(columns)), partition, causes=own_causes)
     leaf = 0
     for field in stored:
         if not pa.types.is_nested(field.type):
