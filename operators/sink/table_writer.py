@@ -38,6 +38,7 @@ from operators.sink.columns.table_columns import (
     schema_of_text,
     schema_text,
 )
+from operators.sink.columns.table_names import METADATA
 from operators.sink.file_sink import numbered_names, require_own
 from operators.sink.tables import TABLE_KINDS
 from operators.sink.tables.base import DataFiles, Table, require_takes, require_types, table_class
@@ -46,8 +47,6 @@ from operators.sink.tables.table_files import FactOrigin, removed_rows
 from operators.sink.tables.table_groups import UPSERT_BYTES, GroupLimits, TableGroups, TableMerger
 
 MetadataColumn = Literal["part", "file", "offset", "window"]
-
-_METADATA = {"file": pa.string(), "offset": pa.int64(), "window": pa.int64()}
 
 *_FORMS, _LAST_FORM = TABLE_KINDS
 
@@ -142,7 +141,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
     errors = OutputPort()
 
     _table: Table
-    _added: tuple[MetadataColumn, ...]
+    _added: list[pa.Field]
     _files: DataFiles
     _columns: TableColumns
 
@@ -156,15 +155,13 @@ class TableWriter(RecordRefusing, TransactionalSink):
             raise ValueError(f"table takes {kinds}; got {self.table!r}")
         if len(set(self.partition_by)) < len(self.partition_by):
             raise ValueError("partition_by names a column twice")
-        may_grow = self.on_new_column == "add"
-        self._table = table_class(kind)(location, self.partition_by, may_grow=may_grow, catalog=self.catalog)
-        self._table.on_new_column, self._table.on_type_change = self.on_new_column, self.on_type_change
+        policies: dict[str, Any] = {"on_new_column": self.on_new_column, "on_type_change": self.on_type_change}
+        self._table = table_class(kind)(location, self.partition_by, catalog=self.catalog, **policies)
         self._table.connect_by(self.connection, self.staging)
         self._table.replace_by(self.upsert_by)
-        # The transaction adds it.
-        self._added = tuple(name for name in self.metadata_columns if name != "part")
-        if self._added != self.metadata_columns:
-            self._table.keep_parts()
+        if "part" in self.metadata_columns:
+            self._table.keep_parts()  # the transaction adds it
+        self._added = [METADATA[name] for name in self.metadata_columns if name != "part"]
         if self._table.is_named and self.commit is not None:
             raise ValueError(f"commit: {kind} has no transactions, so that each window is visible by itself")
 
@@ -191,7 +188,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
         if not self._table.is_found or arriving.others is not None:
             return
         names = [field.column for field in shape.partition_by]
-        added = {f"_dagflow_{name}": _METADATA[name] for name in self._added}
+        added = {column.name: column.type for column in self._added}
         if "rescue" in (self.on_new_column, self.on_type_change) or RESCUED in names:
             added[RESCUED] = pa.string()
         more = [(name, kind) for name, kind in added.items() if name not in arriving.schema.names]
@@ -223,12 +220,12 @@ class TableWriter(RecordRefusing, TransactionalSink):
             shape = replace(shape, columns=pa.schema(taken))
         self._table.shape, self._table.is_found, known = shape, True, shape.columns
         self._table.writer = run.writer
-        for name, kind in ((f"_dagflow_{each}", _METADATA[each]) for each in self._added):
-            if known is None or (name not in known.names and self._table.may_grow):
-                continue
-            if name not in known.names or known.field(name).type != kind:
+        for column in self._added:
+            there = [field.type for field in known or () if field.name == column.name]
+            if known is not None and there != [column.type] and (there or not self._table.may_grow):
                 raise DagflowError(
-                    f"{self._table.name} has no column '{name}' of {type_name(kind)} for metadata_columns",
+                    f"{self._table.name} has no column '{column.name}' of {type_name(column.type)} for "
+                    "metadata_columns",
                     hint="add the column to the table, or leave it out of metadata_columns",
                 )
 
@@ -332,12 +329,12 @@ class TableWriter(RecordRefusing, TransactionalSink):
     def _with_metadata(self, batch: RecordBatch) -> pa.RecordBatch:
         rows = batch.to_arrow()
         columns: dict[str, Callable[[], pa.Array]] = {
-            "file": lambda: files_of(batch).dictionary_decode(),
-            "offset": lambda: offsets_of(batch),
-            "window": lambda: pa.array(np.full(len(batch), self._window_id, np.int64)),
+            "_dagflow_file": lambda: files_of(batch).dictionary_decode(),
+            "_dagflow_offset": lambda: offsets_of(batch),
+            "_dagflow_window": lambda: pa.array(np.full(len(batch), self._window_id, np.int64)),
         }
-        for name in self._added:
-            rows = rows.append_column(f"_dagflow_{name}", columns[name]())
+        for column in self._added:
+            rows = rows.append_column(column.name, columns[column.name]())
         return rows
 
     def end_window(self) -> None:
@@ -363,8 +360,8 @@ class TableWriter(RecordRefusing, TransactionalSink):
         return MergeOperators(groups, TableMerger.of(self._table))
 
     def row_origin(self) -> RowOrigin:
-        names = tuple(dict.fromkeys((*self.metadata_columns, *_METADATA)))
-        return RowOrigin({"metadata_columns": names}, *(f"_dagflow_{name}" for name in _METADATA))
+        names = tuple(dict.fromkeys((*self.metadata_columns, *METADATA)))
+        return RowOrigin({"metadata_columns": names}, *(column.name for column in METADATA.values()))
 
     def transaction_target(self, storage: StorageContext) -> FileTarget | None:
         target: FileTarget = self._table.target(storage)

@@ -23,11 +23,9 @@ class Rescued:
     def __init__(self) -> None:
         self.values: dict[int, dict[str, Any]] = {}
         self.refused: dict[int, str] = {}
-        self.count = 0
 
     def add(self, row: int, name: str, value: Any) -> None:
         self.values.setdefault(row, {})[name] = value
-        self.count += 1
 
     def take(self, rows: pa.RecordBatch, name: str, chosen: Collection[int]) -> pa.RecordBatch:
         """Take in values of a column, and return the rows with nulls in their places."""
@@ -42,7 +40,6 @@ class Rescued:
     def keep(self, rows: Iterable[int]) -> None:
         """Forget the values of all other rows, which are left out."""
         self.values = {number: self.values[row] for number, row in enumerate(rows) if row in self.values}
-        self.count = sum(map(len, self.values.values()))
 
 
 def with_rescued(rows: pa.RecordBatch, rescued: Rescued, files: pa.Array, offsets: pa.Array) -> pa.RecordBatch:

@@ -12,8 +12,9 @@ from operators.column_names import shown_name, why_no_name
 from operators.rescued_values import RESCUED
 from operators.sink.columns.nested_types import of_parts, parts_of
 
-METADATA_NAMES = {name: f"_dagflow_{name}" for name in ("file", "offset", "window")}
-"""The columns that say where a record is from."""
+_METADATA = {"file": pa.string(), "offset": pa.int64(), "window": pa.int64()}
+METADATA = {name: pa.field(f"_dagflow_{name}", kind) for name, kind in _METADATA.items()}
+"""The columns that say where a record is from, by what metadata_columns calls them."""
 
 MOST_NAMES = 1 << 14
 """Most columns of a table, members included, with which it gets another one: names that are data have no end."""
@@ -63,7 +64,7 @@ class TableNames:
         # The columns of the table come first: a table of another program may have any.
         for column in columns:
             self.add(column)
-        for name in (RESCUED, *METADATA_NAMES.values(), *kept):
+        for name in (RESCUED, *(column.name for column in METADATA.values()), *kept):
             self._owners.setdefault(spelled((name,)), (name,))
 
     def add(self, column: pa.Field) -> None:

@@ -62,7 +62,8 @@ class Table(ABC):
         location: Location of its data files, absolute. For kinds with a catalog, that of the files of a new table;
             "" if the catalog decides it.
         partition_by: The fields by which the app partitions a new table.
-        may_grow: Whether an existing table gets the columns that it lacks.
+        on_new_column: The app's policy for columns that the table lacks.
+        on_type_change: The app's policy for values that are not of their column's type.
         catalog: The catalog that knows the table, for kinds that have one.
 
     Attributes:
@@ -80,8 +81,6 @@ class Table(ABC):
         has_reader: Whether its target has reader(), so that Enrich can join records with it.
         has_groups: Whether windows wait for others unless an app says otherwise, so that files are few and large.
         upsert_by: The columns of these keys; none where rows are added.
-        on_new_column: The app's policy for columns that the table lacks.
-        on_type_change: The app's policy for values that are not of their column's type.
         shape: The table as the run found it; before that, a new one.
         is_found: Whether the run has looked for it.
         writer: The name by which the target knows the operator that writes to it; "" before a run.
@@ -101,8 +100,6 @@ class Table(ABC):
     has_groups: ClassVar[bool] = True
 
     upsert_by: tuple[str, ...] = ()
-    on_new_column: OnNewColumn = "fail"
-    on_type_change: OnTypeChange = "widen"
     is_found: bool = False
     writer: str = ""
 
@@ -111,11 +108,13 @@ class Table(ABC):
         location: str,
         partition_by: Sequence[str],
         *,
-        may_grow: bool = False,
+        on_new_column: OnNewColumn = "fail",
+        on_type_change: OnTypeChange = "widen",
         catalog: Mapping[str, str] | None = None,
     ) -> None:
         self.location = location
-        self.may_grow = may_grow
+        self.on_new_column: OnNewColumn = on_new_column
+        self.on_type_change: OnTypeChange = on_type_change
         self.catalog = dict(catalog or {})
         self.partition_by = tuple(PartitionField.parse(text) for text in partition_by)
         self.shape = TableShape(location, None, self.partition_by)
@@ -129,6 +128,11 @@ class Table(ABC):
     @abstractmethod
     def name(self) -> str:
         """The table's name in messages."""
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether an existing table gets the columns that it lacks."""
+        return self.on_new_column == "add"
 
     def column_type(self, kind: pa.DataType) -> pa.DataType:
         """The type of a column, for one of Arrow's that is not nested.

@@ -86,8 +86,8 @@ class DeltaLog:
             raise DagflowError(f"{self.table.name}: deltalake does not reach this store as dagflow does")
         return found
 
-    def opened(self) -> DeltaTable | None:
-        """The newest version of the table, to which dagflow may write; None where there is no table."""
+    def newest(self) -> DeltaTable | None:
+        """The newest version of the table; None where there is no table."""
         location = self.table.location
         with refusals(self.table):
             # deltalake would create the directory.
@@ -96,8 +96,12 @@ class DeltaLog:
             options = self.options()
             if not DeltaTable.is_deltatable(location, options):
                 return None
-            handle = DeltaTable(location, storage_options=options)
-        require_writable(self.table, handle)
+            return DeltaTable(location, storage_options=options)
+
+    def opened(self) -> DeltaTable | None:
+        """The newest version of the table, to which dagflow may write; None where there is no table."""
+        if (handle := self.newest()) is not None:
+            require_writable(self.table, handle)
         return handle
 
     def entry(self, version: int) -> FileStat | None:

@@ -65,13 +65,8 @@ class DeltaTarget(TableTarget, Target):
         return TableShape(self.table.location, columns_of(handle), partition_by)
 
     def reader(self) -> TableReader:
-        log = self._log
-        with refusals(self.table):
-            if not DeltaTable.is_deltatable(self.table.location, log.options()):
-                raise DagflowError(
-                    f"{self.name} is not there", hint="check the path: something must have written to it"
-                )
-            handle = DeltaTable(self.table.location, storage_options=log.options())
+        if (handle := self._log.newest()) is None:
+            raise DagflowError(f"{self.name} is not there", hint="check the path: something must have written to it")
 
         def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
             with refusals(self.table):

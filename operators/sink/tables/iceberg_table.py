@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from operators.format_registry import require_package
 from operators.sink.columns.nested_types import common_type_of_readers
 from operators.sink.columns.table_names import Path, TableNames
 from operators.sink.tables.base import Table
-from operators.sink.tables.partition_fields import IDENTITY, PartitionField
+from operators.sink.tables.partition_fields import IDENTITY, PartitionField, taken_by_partition
 from operators.sink.tables.table_files import TableShape
 
 CATALOG_TYPES = ("sql", "rest", "glue", "hive")
@@ -43,12 +43,7 @@ class IcebergTable(Table):
     takes_members: ClassVar[bool] = True
 
     def __init__(
-        self,
-        location: str,
-        partition_by: Sequence[str],
-        *,
-        may_grow: bool = False,
-        catalog: Mapping[str, str] | None = None,
+        self, location: str, partition_by: Sequence[str], *, catalog: Mapping[str, str] | None = None, **policies: Any
     ) -> None:
         namespace, _, table = location.partition(".")
         if not namespace or not table or "." in table or "/" in location:
@@ -76,7 +71,7 @@ class IcebergTable(Table):
         self.namespace, self.table = namespace, table
         # For a server, the warehouse may be a mere name: then the server decides the location of a new table.
         data = join(absolute(warehouse), namespace, table, DATA) if "://" in warehouse else ""
-        super().__init__(data, partition_by, may_grow=may_grow, catalog=options)
+        super().__init__(data, partition_by, catalog=options, **policies)
 
     @property
     def name(self) -> str:
@@ -91,8 +86,9 @@ class IcebergTable(Table):
         return ".".join(path).lower()
 
     def names(self, shape: TableShape) -> TableNames:
-        new = () if shape.columns is not None else shape.partition_by
-        taken = {name: why for field in new for name, why in field.taken.items()}
+        taken: dict[str, str] = {}
+        for field in shape.partition_by if shape.columns is None else ():
+            taken |= {} if field.transform == IDENTITY else taken_by_partition(field.name, field)
         return super().names(replace(shape, taken={**taken, **shape.taken}))
 
     @property

@@ -115,25 +115,25 @@ class IcebergTarget(TableTarget, Target):
     def __init__(self, table: IcebergTable, storage: StorageContext) -> None:
         super().__init__(table)
         self.table: IcebergTable = table
-        self._storage = storage
+        self.storage = storage
         self._handle: Handle | None = None
 
     @cached_property
-    def _catalog(self) -> TableCatalog:
-        return TableCatalog(self.table, self._storage)
+    def catalog(self) -> TableCatalog:
+        return TableCatalog(self.table, self.storage)
 
     def shape(self) -> TableShape:
         table = self.table
-        handle = None if table.has_no_catalog else self._catalog.load()
+        handle = None if table.has_no_catalog else self.catalog.load()
         if handle is None:
-            location = table.location or _reachable(table, join(self._catalog.new_location(), DATA))
+            location = table.location or _reachable(table, join(self.catalog.new_location(), DATA))
             return TableShape(location, None, table.partition_by)
         require_writable(table, handle)
         columns, partition_by = columns_of(handle.schema()), partition_fields(table, handle)
         return TableShape(data_location(table, handle), columns, partition_by, taken=taken_names(table, handle))
 
     def reader(self) -> TableReader:
-        handle = None if self.table.has_no_catalog else self._catalog.load()
+        handle = None if self.table.has_no_catalog else self.catalog.load()
         if handle is None:
             raise DagflowError(f"{self.name} is not in its catalog", hint="check namespace and name")
         there, snapshot = handle, handle.current_snapshot()
@@ -149,13 +149,13 @@ class IcebergTarget(TableTarget, Target):
         return TableReader(version, columns_of(handle.schema()), batches)
 
     def open(self, writer: str) -> TargetState:
-        self._handle = self._catalog.load()
+        self._handle = self.catalog.load()
         if self._handle is not None:
             require_writable(self.table, self._handle)
-        return IcebergState(self.table, writer, self._catalog, self._handle, self._storage)
+        return IcebergState(self, writer, self._handle)
 
     def finish(self, files: Sequence[PendingFile]) -> None:
-        remove(self._storage, (file for file in files if facts_of_file(file).keys))
+        remove(self.storage, (file for file in files if facts_of_file(file).keys))
 
     def known(self, files: Sequence[PendingFile]) -> pa.Schema | None:
         return None if self._handle is None else columns_of(self._handle.schema())
@@ -178,20 +178,18 @@ class IcebergTarget(TableTarget, Target):
                     partition_record(metadata, texts)
 
     def rows(self) -> pa.RecordBatchReader | None:
-        handle = self._catalog.load()
+        handle = self.catalog.load()
         return None if handle is None else handle.scan().to_arrow_batch_reader()
 
 
 class IcebergState(MergedState[DataFile]):
     """A table at one moment, or none yet."""
 
-    def __init__(
-        self, table: IcebergTable, writer: str, catalog: TableCatalog, handle: Handle | None, storage: StorageContext
-    ) -> None:
-        self._table = table
-        self._storage = storage
+    def __init__(self, target: IcebergTarget, writer: str, handle: Handle | None) -> None:
+        self._table = target.table
+        self._storage = target.storage
+        self._catalog = target.catalog
         self._writer = writer
-        self._catalog = catalog
         self._handle = handle
         self._key = writer.replace("/", ".")
 

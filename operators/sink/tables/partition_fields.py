@@ -61,11 +61,6 @@ class PartitionField:
         suffix = {"bucket": f"bucket_{self.width}", "truncate": f"trunc_{self.width}"}.get(self.transform)
         return f"{self.column}_{suffix or self.transform}"
 
-    @property
-    def taken(self) -> dict[str, str]:
-        """The name that no column may have where the field has another one than its column; for TableShape."""
-        return {} if self.transform == IDENTITY else taken_by_partition(self.name, self)
-
     def values(self, column: pa.Array) -> pa.Array:
         """The partition values of rows with these values; null for a number that truncate has no value for."""
         if self.transform == IDENTITY:

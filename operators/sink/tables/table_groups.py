@@ -313,7 +313,7 @@ class TableMerger(Operator):
             )
         if rescued.values:
             rows = with_rescued(rows, rescued, files, offsets)
-            self._context.counters[RESCUED_VALUES] += rescued.count
+            self._context.counters[RESCUED_VALUES] += sum(map(len, rescued.values.values()))
         wanted = dict.fromkeys([*names, *(field.column for field in partition_by)])
         known = {field.name: field for field in columns.known}
         order = [known[name] for name in wanted if name in known]

@@ -56,7 +56,7 @@ class SqlTargetContract(TargetContract):
     def table(self, root: Path) -> DatabaseTable:
         """The table of an app."""
         kind, _, location = self.given(root).partition(":")
-        table = table_class(kind)(location, (), may_grow=True)
+        table = table_class(kind)(location, (), on_new_column="add")
         table.connect_by(**{"connection": "", "staging": "", **self.options(root)})
         table.replace_by(self.keys)
         if self.keeps_parts:

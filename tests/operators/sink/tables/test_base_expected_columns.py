@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from operators.sink.columns.table_columns import TableColumns
+from operators.sink.columns.table_columns import OnNewColumn, TableColumns
 from operators.sink.tables.base import Table, require_takes, table_class
 from operators.sink.tables.partition_fields import partitions_of
 from operators.sink.tables.table_files import TableShape, stored_columns
@@ -48,11 +48,12 @@ CASES = [
 ]
 
 
-def table_of(kind: str, folder: Path, *fields: str, may_grow: bool = True) -> Table:
+def table_of(kind: str, folder: Path, *fields: str, on_new_column: OnNewColumn = "add") -> Table:
     """A table that is not there yet."""
     catalog = {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"{folder}/w"}
     location = "space.name" if kind == "iceberg" else str(folder / "table")
-    return table_class(kind)(location, fields, may_grow=may_grow, catalog=catalog if kind == "iceberg" else None)
+    catalog = catalog if kind == "iceberg" else {}
+    return table_class(kind)(location, fields, on_new_column=on_new_column, catalog=catalog)
 
 
 def write(table: Table, rows: pa.RecordBatch) -> None:
@@ -90,7 +91,7 @@ def test_columns_are_refused_where_a_record_would_be(tmp_path: Path, kind: str, 
 def test_names_that_differ_in_case_are_refused_where_they_would_meet(tmp_path: Path) -> None:
     """In a new table, and in one that is there and gets more columns."""
     both, one, other = (pa.schema([(name, pa.int64()) for name in names]) for names in (["k", "K"], ["k"], ["K"]))
-    grows, stays = (table_of("delta", tmp_path, may_grow=may_grow) for may_grow in (True, False))
+    grows, stays = table_of("delta", tmp_path), table_of("delta", tmp_path, on_new_column="fail")
     for table, known, expected in ((grows, None, both), (stays, None, both), (grows, one, other)):
         with pytest.raises(ValueError, match=r"columns 'k' and 'K': case does not count\n    leave one of them out"):
             require_takes(table, TableShape("", known, ()), expected)
@@ -101,7 +102,7 @@ def test_names_that_differ_in_case_are_refused_where_they_would_meet(tmp_path: P
 def test_names_of_members_and_partitions_are_refused_by_iceberg(tmp_path: Path) -> None:
     """In a new table, and names of members also in one that is there and gets more columns."""
     fields = {"a": pa.struct({"b": pa.int64()}), "a.b": pa.int64(), "at": pa.date32(), "at_day": pa.int64()}
-    grows, stays = (table_of("iceberg", tmp_path, "day(at)", may_grow=may_grow) for may_grow in (True, False))
+    grows, stays = (table_of("iceberg", tmp_path, "day(at)", on_new_column=each) for each in ("add", "fail"))
 
     def schema(*names: str) -> pa.Schema:
         return pa.schema([(name, fields[name]) for name in names])

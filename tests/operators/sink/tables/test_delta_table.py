@@ -177,7 +177,7 @@ def test_a_frozen_driver_adds_no_window_behind_its_columns(tmp_path: Path) -> No
 
 def test_a_decided_column_is_added_also_where_the_app_says_fail_now(tmp_path: Path) -> None:
     """And one that another program has added meanwhile is no error."""
-    strict = DeltaTable(str(tmp_path / "t"), (), may_grow=False).target(STORAGE)
+    strict = DeltaTable(str(tmp_path / "t"), (), on_new_column="fail").target(STORAGE)
     strict.open("w").commit([DecidedWindow(1, "d", (data_file(tmp_path / "t", 1, ROWS.remove(1)),))])
     strict.open("w").commit([DecidedWindow(2, "d", (data_file(tmp_path / "t", 2),))])
     state, third = strict.open("w"), ROWS.append(pa.field("third", pa.string()))
@@ -253,7 +253,7 @@ def test_many_new_columns_are_added_by_few_looks_at_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     """A look takes as long as there are columns, so that one for each would make a wide table slow."""
-    target = DeltaTable(str(tmp_path / "table"), (), may_grow=True).target(STORAGE)
+    target = DeltaTable(str(tmp_path / "table"), (), on_new_column="add").target(STORAGE)
     target.open("w").commit([DecidedWindow(1, "d", (data_file(tmp_path / "table", 1),))])
     looks, look = [], Handle.schema
 

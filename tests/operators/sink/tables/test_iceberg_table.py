@@ -47,7 +47,7 @@ def options(root: Path) -> dict[str, str]:
 
 def table(root: Path, partition_by: Sequence[str] = (), **properties: Any) -> IcebergTable:
     """The table of an app."""
-    return IcebergTable(NAME, partition_by, **{"catalog": options(root), "may_grow": True, **properties})
+    return IcebergTable(NAME, partition_by, **{"catalog": options(root), "on_new_column": "add", **properties})
 
 
 def client(root: Path) -> Catalog:
