@@ -24,7 +24,7 @@ from operators.reader.content import ContentReader
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting
 from operators.reader.formats.csv import Csv
-from operators.sink.columns.nested_types import common_type, nulls_of, of_parts, parts_of, table_type
+from operators.sink.columns.nested_types import common_type, joined_type, nulls_of, table_type
 from operators.sink.tables.base import TableReader, table_class
 
 
@@ -296,16 +296,7 @@ def _united(kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     """The type for the values of two types; None where there is none, or only one that rounds them."""
     if kind == other:
         return kind
-    kind, other = table_type(kind, plain_type), table_type(other, plain_type)
-    own, others = ({part.name: part.type for part in parts_of(each)} for each in (kind, other))
-    if not own or not others or kind.id != other.id:
-        return _united_values(kind, other)
-    parts = []
-    for name in {**own, **others}:
-        if (found := _united(own.get(name, pa.null()), others.get(name, pa.null()))) is None:
-            return None
-        parts.append(pa.field(name, found))
-    return of_parts(kind, parts)
+    return joined_type(table_type(kind, plain_type), table_type(other, plain_type), _united_values)
 
 
 def _united_values(kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:

@@ -23,6 +23,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from dagflow.errors import DagflowError, MissingError, StorageError
 from dagflow.frozen import frozen
+from dagflow.storage.backends.local.disk import sync
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat, PythonFile
 from dagflow.storage.location import is_local, join, name_of, parent
@@ -137,11 +138,7 @@ class DeltaLog:
         """Make an entry durable, which deltalake leaves to the system; object stores do it themselves."""
         newest = self.path(version)
         for path in (newest, parent(newest), self.table.location) if is_local(newest) else ():
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            sync(path)
 
 
 def columns_of(handle: DeltaTable) -> pa.Schema:

@@ -19,6 +19,7 @@ from pyiceberg.table import Table as Handle
 from pyiceberg.typedef import Identifier
 
 from dagflow.errors import DagflowError, StorageError
+from dagflow.storage.backends.local.disk import sync
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import PythonFile
 from dagflow.storage.location import is_local, name_of, parent
@@ -195,8 +196,4 @@ class _SyncedStream(io.BufferedWriter):
         os.fsync(self.fileno())
         path = os.fsdecode(self.name)
         super().close()
-        directory = os.open(os.path.dirname(path), os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync(os.path.dirname(path))

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing_extensions import Buffer
 
 from dagflow.errors import LostOutputError, MissingError, StorageError
-from dagflow.storage.backends.local.disk import make_directories, move_exclusive, sync_directory, translated, write_all
+from dagflow.storage.backends.local.disk import make_directories, move_exclusive, sync, translated, write_all
 from dagflow.storage.backends.local.local_file import LocalFile, LocalSourceFiles, load, require_version, stat_of
 from dagflow.storage.base import PROBE, Backend, ObjectStore
 from dagflow.storage.files import Files, FileStat, LoadedFiles, ReadableFile, SmallFiles
@@ -119,7 +119,7 @@ class LocalObjectStore(ObjectStore):
             with self._written(data, durable=True) as temporary:
                 self._make_directory(path, durable=True)
                 move_exclusive(temporary, path)
-            sync_directory(os.path.dirname(path))
+            sync(os.path.dirname(path))
             self.required_directory = self.required_directory or self.url
 
     def _make_directory(self, path: str, *, durable: bool) -> None:
@@ -255,7 +255,7 @@ class LocalPendingWriter(PendingWriter):
         with translated(self._final, "complete"):
             if self._durability == "power":
                 os.fsync(self._descriptor)
-                sync_directory(os.path.dirname(self._path))
+                sync(os.path.dirname(self._path))
             # Network file systems report a failed write no earlier than here.
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
@@ -298,7 +298,7 @@ class LocalPendingFiles(PendingFiles):
                 _move(pending)
             # Also if another process moved the file: it may have died before its names were on disk.
             if durability == "power":
-                sync_directory(os.path.dirname(target))
+                sync(os.path.dirname(target))
         _remove_empty(source)
 
     def replace(self, pending: PendingFile, durability: Durability = "process") -> None:
@@ -311,7 +311,7 @@ class LocalPendingFiles(PendingFiles):
             except _GONE:
                 _require_published(pending)
             if durability == "power":
-                sync_directory(os.path.dirname(target))
+                sync(os.path.dirname(target))
         _remove_empty(source)
 
     def is_whole(self, pending: PendingFile) -> bool:
@@ -349,7 +349,7 @@ class LocalPendingFiles(PendingFiles):
     def sync_names(self, urls: Iterable[str]) -> None:
         for directory in sorted({os.path.dirname(url) for url in urls}):
             with translated(directory, "sync"), contextlib.suppress(FileNotFoundError):
-                sync_directory(directory)
+                sync(directory)
 
 
 def _move(pending: PendingFile) -> None:

@@ -73,9 +73,9 @@ def write_all(descriptor: int, data: memoryview) -> None:
         data = data[written:]
 
 
-def sync_directory(path: str) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: str) -> None:
+    """Make the bytes of a file, or the names in a directory, durable."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -101,7 +101,7 @@ def make_directories(path: str, *, durable: bool, private: str | None = None, re
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700 if is_private else 0o777)
         if durable:
-            sync_directory(above)
+            sync(above)
 
 
 def move_exclusive(source: str, target: str) -> None:
