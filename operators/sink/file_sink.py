@@ -273,7 +273,7 @@ class _SinkFile:
 
 
 _MOST_RUNS = 1 << 18
-"""Runs of records of one block that are kept in their order; they take 4 MiB of memory."""
+"""Runs of records of one block that are kept in their order, which take 4 MiB of memory, unless blocks are as many."""
 
 
 class SourceCollector:
@@ -282,6 +282,7 @@ class SourceCollector:
     def __init__(self) -> None:
         self._ids, self._counts = array("q"), array("q")
         self._is_known = self._is_in_order = True
+        self._most_runs = _MOST_RUNS
         self._start = self._end = WHOLE
 
     def add(self, batch: RecordBatch, first: int, last: int) -> None:
@@ -300,10 +301,12 @@ class SourceCollector:
         else:
             self._ids.frombytes(ids.tobytes())
             self._counts.frombytes(counts.tobytes())
-        if len(self._ids) > _MOST_RUNS:
+        if len(self._ids) > self._most_runs:
             sums = self.found()
             if sums is not None:
                 self._ids, self._counts, self._is_in_order = array("q", sums.ids()), array("q", sums.counts), False
+                # Blocks that are all different would otherwise be added up again for each batch.
+                self._most_runs = max(_MOST_RUNS, 2 * len(self._ids))
 
     def end_before(self, batch: RecordBatch, position: int) -> int:
         """Note that a record goes to the next file; returns its offset where the file has records of the same block."""

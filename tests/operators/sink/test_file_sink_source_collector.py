@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dagflow.api.records import Origin, RecordBatch
+from dagflow.api.sources import FileSources
 from operators.files.metadata import BlockMetadata, FileVersion
+from operators.sink import file_sink
 from operators.sink.file_sink import SourceCollector
 
 
@@ -22,3 +26,25 @@ def test_records_of_no_block_add_none() -> None:
     found = collector.found()
     assert found is not None
     assert found.ids() == [7, 8]
+
+
+class CountingCollector(SourceCollector):
+    """Counts how often the blocks are added up."""
+
+    sums = 0
+
+    def found(self) -> FileSources | None:
+        self.sums += 1
+        return super().found()
+
+
+def test_blocks_of_many_small_files_are_seldom_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each batch would otherwise take as long as all blocks of its file before."""
+    monkeypatch.setattr(file_sink, "_MOST_RUNS", 8)
+    collector = CountingCollector()
+    for block_id in range(1000):
+        collector.add(records_of(block_id), 0, 1)
+    assert collector.sums <= 8
+    found = collector.found()
+    assert found is not None
+    assert (found.runs, set(found.counts)) == ((0, 1000), {1})
