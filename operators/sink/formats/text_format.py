@@ -19,8 +19,12 @@ from dagflow.storage.columns import borders_of
 from operators.sink.formats.base import ChunkedEncoder, FileEncoder, FileStream, SinkFormat
 
 _PIECE_ROWS = 1 << 16
+_PIECE_VALUES = 1 << 20
 _PIECE_BYTES = 64 << 20
-"""Batches are encoded in pieces of at most this many records, and about this many bytes, which limits memory."""
+"""Batches are encoded in pieces of at most this many records and values, and about this many bytes.
+
+This limits memory: a value of one bit is a Python object, and its name is text, while JSON is made of it.
+"""
 
 _FRAME_BYTES = 4 << 20
 """Bytes in a frame of a compressed file. Frames are compressed apart, so that zstd files can be read in parallel."""
@@ -88,12 +92,12 @@ def _heading_of(format: TextFormat, batch: RecordBatch) -> bytes:
 
 def _pieces_of(batch: RecordBatch) -> Iterator[RecordBatch]:
     """A batch, or pieces of it that are small enough to be encoded at once; pieces have no blocks."""
-    size_bytes = batch.nbytes()
-    if len(batch) <= _PIECE_ROWS and size_bytes <= _PIECE_BYTES:
+    rows, size_bytes = batch.to_arrow(), batch.nbytes()
+    most_rows = min(_PIECE_ROWS, _PIECE_VALUES // max(1, rows.num_columns))
+    if len(batch) <= most_rows and size_bytes <= _PIECE_BYTES:
         yield batch
         return
-    rows = batch.to_arrow()
-    count = max(1, min(_PIECE_ROWS, len(batch) * _PIECE_BYTES // max(1, size_bytes)))
+    count = max(1, min(most_rows, len(batch) * _PIECE_BYTES // max(1, size_bytes)))
     for start in range(0, len(batch), count):
         yield RecordBatch(rows.slice(start, count))
 

@@ -16,7 +16,7 @@ from hypothesis.strategies import SearchStrategy
 
 from dagflow.api.records import RecordBatch
 from operators.sink.formats.base import SinkFormat
-from operators.sink.formats.text_format import json_lines
+from operators.sink.formats.text_format import JsonLinesSink, json_lines
 from operators.testing import SinkContract
 from tests.operators.sink.formats.sink_records import batches_of, decompressed, many_rows
 
@@ -129,6 +129,14 @@ def test_any_rows_come_back_from_their_lines(rows: list[dict[str, object]]) -> N
     made = json_lines(batch)
     assert made.count(b"\n") == len(rows)
     assert [json.loads(line) for line in made.split(b"\n")[:-1]] == rows
+
+
+def test_wide_rows_are_encoded_few_at_a_time() -> None:
+    """A batch of a few bytes a row would otherwise take a gigabyte of memory while its lines are made."""
+    batch = RecordBatch(pa.record_batch({f"column {number}": [True, False] * 10_000 for number in range(100)}))
+    pieces = list(JsonLinesSink().rows_of(batch))
+    assert max(piece.nbytes for piece in pieces) < 32 << 20
+    assert sum(map(len, pieces)) == len(batch)
 
 
 def test_rows_without_columns_are_empty_objects() -> None:
