@@ -73,7 +73,7 @@ class Sql(Operator, Composite):
     def expand(self) -> Expansion:
         parts: dict[str, Operator] = {}
         codecs: dict[str, StreamCodec] = {}
-        for name, part in QueryPlanner(self.query, self.tables, self.over).steps().items():
+        for name, part in QueryPlanner(self.query, self.tables, self.over).steps.items():
             inner = part.expand() if isinstance(part, Composite) else None
             parts |= {name: part} if inner is None else {f"{name}_{own}": each for own, each in inner.parts.items()}
             codecs |= {} if inner is None else {f"{name}_{own}": codec for own, codec in inner.codecs.items()}
@@ -103,7 +103,8 @@ class QueryPlanner:
         self._text = text
         self._tables = tables
         self._over = over
-        self._steps: list[tuple[str, Operator]] = []
+        self.steps: dict[str, Operator] = {}
+        self._counts: Counter[str] = Counter()
         self._joined: set[str] = set()
         found = require_select(parsed_as(text), self._error)
         self._parts: dict[str, exp.Select] = {}
@@ -120,19 +121,12 @@ class QueryPlanner:
         if unused := [name for name in tables if name not in self._joined]:
             raise ValueError(f"tables: the query does not join '{unused[0]}'{did_you_mean(unused[0], self._joined)}")
 
-    def steps(self) -> dict[str, Operator]:
-        counts: Counter[str] = Counter()
-        found: dict[str, Operator] = {}
-        for name, operator in self._steps:
-            counts[name] += 1
-            found[name if counts[name] == 1 else f"{name}_{counts[name]}"] = operator
-        return found
-
     def _error(self, reason: str, at: int) -> ExpressionError:
         return ExpressionError(reason, self._text, at)
 
     def _add(self, name: str, operator: Operator) -> None:
-        self._steps.append((name, operator))
+        self._counts[name] += 1
+        self.steps[name if self._counts[name] == 1 else f"{name}_{self._counts[name]}"] = operator
 
     def _top(self, by: dict[str, str], n: int) -> None:
         if self._over == "all":

@@ -183,11 +183,6 @@ class DataFileFormat(ParquetSink):
         format._origin, format._values, format._fields = origin, values, fields
         return format
 
-    @property
-    def is_rewritable(self) -> bool:
-        """Whether the files may be written again without some of their rows."""
-        return bool(self._origin.operator) and not self._origin.keys
-
     def facts(self, stored: pa.Schema) -> FileFacts:
         """The facts of a file with these columns, followed by those of the partition, without its bounds."""
         return self._origin.facts(pa.schema([*stored, *self._fields]), self._values)
@@ -208,7 +203,9 @@ class _DataFileEncoder(ParquetEncoder):
         super().write_chunk(held)
 
     def note_blocks(self, ids: Sequence[int], counts: Sequence[int]) -> None:
-        self._blocks = text_of_runs(ids, counts) if self._format.is_rewritable else ""
+        origin = self._format._origin
+        # For files that may be written again without some of their rows.
+        self._blocks = text_of_runs(ids, counts) if origin.operator and not origin.keys else ""
 
     def notes(self) -> dict[str, str]:
         if len(self._blocks) > max(_LEAST_BLOCK_BYTES, self.stream.size_bytes * _BLOCK_SHARE):

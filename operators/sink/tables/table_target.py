@@ -119,7 +119,7 @@ class TableTarget(FileTarget):
         grows = known is None or table.may_grow
         for field in (field for file in waiting for field in fields_of(file)):
             if field.name in fields or ((grows or field.name == RESCUED) and names.takes(field)):
-                self._include(fields, field)
+                include(self.table, fields, field)
         before = {name: field.type for name, field in fields.items()}
         # The files of a window that ran again show nothing of what it ran again for.
         fields.update((field.name, field) for field in self._to_repeat or () if names.takes(field))
@@ -168,7 +168,7 @@ class TableTarget(FileTarget):
                 kind = names.reduced(name, kind, there) or there
                 fields[name] = fields[name].with_type(joined_with(there, kind))
         for field in (field for file in files for field in fields_of(file) if field.name in fields):
-            self._include(fields, field)
+            include(self.table, fields, field)
 
     def _add_new(
         self, fields: dict[str, pa.Field], files: Sequence[PendingFile], proposal: Proposal, names: TableNames
@@ -182,11 +182,6 @@ class TableTarget(FileTarget):
         for field in (field for file in files for field in fields_of(file)):
             if field.name not in fields and field.name not in proposal.census and field.name != RESCUED:
                 fields.update({field.name: field} if names.takes(field) else {})
-
-    def _include(self, fields: dict[str, pa.Field], field: pa.Field) -> None:
-        there = fields.setdefault(field.name, field)
-        if (wider := wider_type(self.table, there.type, field.type)) is not None:
-            fields[field.name] = there.with_type(wider)
 
     def _changes(
         self, before: dict[str, pa.DataType], after: dict[str, pa.DataType], files: Sequence[PendingFile]
@@ -294,14 +289,10 @@ def merged_columns(
                     f"and on_new_column is {table.on_new_column}",
                     hint="add the column to the table, or drop it from the records",
                 )
-            there = fields.setdefault(field.name, field)
-            wider = wider_type(table, there.type, field.type)
-            if wider is not None:
-                fields[field.name] = there.with_type(wider)
-            else:
+            if not include(table, fields, field):
                 raise DagflowError(
                     f"{table.name} cannot take a file whose column '{field.name}' is {type_name(field.type)}: it is "
-                    f"{type_name(there.type)} there",
+                    f"{type_name(fields[field.name].type)} there",
                     hint=f"change the column in the table to {type_name(field.type)}; the next run continues",
                 )
         _require_filled(table, file, known or ())
@@ -330,9 +321,12 @@ def _require_filled(table: Table, file: PendingFile, known: Iterable[pa.Field]) 
             )
 
 
-def wider_type(table: Table, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
-    """The type to which a column is widened for a file, whose type may allow fewer nulls; None if it does not fit."""
-    return joined_type(there, given, table.wider_type, takes_members=table.takes_members)
+def include(table: Table, fields: dict[str, pa.Field], field: pa.Field) -> bool:
+    """Add the column of a file, which may allow fewer nulls, or widen that of its name; False if it cannot be."""
+    there = fields.setdefault(field.name, field)
+    wider = joined_type(there.type, field.type, table.wider_type, takes_members=table.takes_members)
+    fields[field.name] = there if wider is None else there.with_type(wider)
+    return wider is not None
 
 
 def partition_columns(file: PendingFile) -> list[str]:
