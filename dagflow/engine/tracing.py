@@ -42,7 +42,7 @@ from dagflow.report.open_rejects import refused_rows
 from dagflow.report.published_rows import partition_values, parts_of_file
 from dagflow.spec.class_lookup import LIBRARY, OPERATOR, find_class
 from dagflow.storage.files import FileStat
-from dagflow.storage.location import redacted
+from dagflow.storage.location import as_text, redacted
 from dagflow.storage.pending import FileFacts, PendingFile
 
 MOST_FILES = 50
@@ -345,7 +345,7 @@ def _first(
 
 def _blocks_at(blocks: Iterable[_Block], file: str, offset: int) -> list[_Block]:
     """The blocks with a byte of a file; of compressed files, whose content is longer, the first ones."""
-    own = [block for block in blocks if block.source.file == file]
+    own = [block for block in blocks if as_text(block.source.file) == as_text(file)]
     with_byte = [block for block in own if block.part.start <= offset < block.part.end]
     return with_byte or [block for block in own if not block.part.start]
 

@@ -23,7 +23,7 @@ from dagflow.report.input_ranges import matcher_of
 from dagflow.report.published_rows import PublishedRows
 from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import redacted
+from dagflow.storage.location import as_text, redacted
 
 SHOWN_TOGETHER = 10_000
 """Records that are made objects of Python at a time."""
@@ -239,7 +239,7 @@ def refused_rows(windows: Callable[[], Iterable[Window]], retried: Container[int
                 table = rejects.records.table
                 reasons = pc.coalesce(table.column("detail"), table.column("reason").cast(pa.string()))
                 ids = table.column("block_id").dictionary_encode().combine_chunks()
-                urls = [redacted(rejects.blocks[block_id].url) for block_id in ids.dictionary.to_pylist()]
+                urls = [as_text(rejects.blocks[block_id].url) for block_id in ids.dictionary.to_pylist()]
                 files = pa.array(urls, pa.string()).take(ids.indices)
                 operators = pa.repeat(rejects.operator, len(table))
                 columns = [files, table.column("offset"), operators, reasons, table.column("raw")]

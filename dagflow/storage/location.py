@@ -113,6 +113,11 @@ def redacted(url: str) -> str:
     return _QUERY.sub(r"\1\2?***", without_users)
 
 
+def as_text(url: str) -> str:
+    """The location without secrets, as tables can hold it: with escapes for bytes that are not UTF-8."""
+    return redacted(url).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def redacted_within(text: str) -> str:
     """A text whose URLs are shown without logins and queries."""
     before, at, after = text.rpartition("@")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -225,3 +226,18 @@ def test_every_reader_shows_every_value_under_its_name_or_as_rescued(tmp_path: P
             found = sorted(map(values_of, rows_of(root, kind, reader)), key=lambda row: int(row["id"]))
             assert found == given, f"{seed=} {kind=} {reader=}"
         shutil.rmtree(root)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_a_file_whose_name_is_no_text_say_their_file(tmp_path: Path, kind: str) -> None:
+    """Names of files may have any bytes, and columns of text only UTF-8: other bytes are escapes."""
+    catalog = f", catalog: {json.dumps(catalog_in(tmp_path))}" if kind == "iceberg" else ""
+    location = "shop.names" if kind == "iceberg" else f"{tmp_path}/table"
+    table = f'table: "{kind}:{location}"{catalog}, on_new_column: rescue, metadata_columns: [file]'
+    (tmp_path / "app.yaml").write_text(APP.format(root=tmp_path, table=table))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / os.fsdecode(b"\xff.json")).write_text('{"id": 1}\n{"id": {"a": 2}}\n{"id": 3}\n')
+    run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)
+    rows = rows_of(tmp_path, kind)
+    assert {row["_dagflow_file"] for row in rows} == {f"{tmp_path}/in/\\xff.json"}
+    assert [json.loads(row["_rescued"])["_file"] for row in rows if row["_rescued"]] == [f"{tmp_path}/in/\\xff.json"]

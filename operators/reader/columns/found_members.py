@@ -10,7 +10,7 @@ import pyarrow.json as arrow_json
 
 from dagflow.api.records import RecordBatch
 from dagflow.late import compute as pc
-from dagflow.storage.location import redacted
+from dagflow.storage.location import as_text
 from operators.found_values import FOUND, MAX_DEPTH, Census, fitted, is_deep, is_deep_type, number_of, type_of_most
 from operators.reader.columns.json_members import as_written, is_sound, read_options
 from operators.reader.columns.typing import in_records, without_refused, without_words
@@ -120,7 +120,7 @@ class FoundMembers:
             offsets, blocks = raw.offsets().tolist(), raw.blocks_of_records()
             texts: list[str | None] = [None] * len(objects)
             for row, rest in rescued.items():
-                file = None if blocks[row] is None else redacted(blocks[row].url)
+                file = None if blocks[row] is None else as_text(blocks[row].url)
                 texts[row] = rescued_text(rest, file, offsets[row])
             arrays[RESCUED] = pa.array(texts, pa.string())
         return Parsed(raw, pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays)))

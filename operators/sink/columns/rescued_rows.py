@@ -12,7 +12,7 @@ import pyarrow as pa
 from dagflow.api.records import UNKNOWN, Origin, RecordBatch
 from dagflow.api.sources import UNKNOWN_BLOCK, record_block_ids
 from dagflow.late import compute as pc
-from dagflow.storage.location import redacted
+from dagflow.storage.location import as_text
 from operators.rescued_values import RESCUED, rescued_text
 from operators.sink.columns.fitted_columns import plain_value
 
@@ -64,7 +64,7 @@ ORIGINS = (
 
 def files_of(batch: RecordBatch) -> pa.DictionaryArray:
     """The file of each record; null for one that an operator upstream has made."""
-    urls = pa.array([redacted(block.url) for block in batch.blocks], pa.string())
+    urls = pa.array([as_text(block.url) for block in batch.blocks], pa.string())
     if batch.origin is None:
         return pa.DictionaryArray.from_arrays(pa.nulls(len(batch), pa.int32()), urls)
     indices = batch.origin.block_indices(len(batch))
@@ -85,7 +85,7 @@ def offsets_of(batch: RecordBatch) -> pa.Array:
 def place_of(batch: RecordBatch, row: int) -> str:
     """The place of a record, as `file:offset`; "" if an operator upstream made it."""
     block, offset = batch.block_of(row), int(batch.offsets()[row])
-    return "" if block is None else f"{redacted(block.url)}:{None if offset == UNKNOWN else offset}"
+    return "" if block is None else f"{as_text(block.url)}:{None if offset == UNKNOWN else offset}"
 
 
 def with_origins(batch: RecordBatch) -> pa.RecordBatch:
