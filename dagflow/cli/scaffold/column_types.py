@@ -98,7 +98,8 @@ def _of_nearly_all(name: str, values: Sequence[str]) -> ColumnGuess | None:
                 return None
     if not exceptions:
         return None
-    found = guess_column(name, [value for value in values if value not in exceptions])
+    refused = set(exceptions)
+    found = guess_column(name, [value for value in values if value not in refused])
     if found.type == "string":
         return None
     are = "is" if len(exceptions) == 1 else "are"
