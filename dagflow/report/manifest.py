@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from dagflow.api.context import Skipped, VersionKey
@@ -12,7 +15,7 @@ from dagflow.api.ports import unbatched
 from dagflow.api.sources import block_id_of, decode_sources, discovered_ms_of, is_source_range
 from dagflow.errors import own_name
 from dagflow.frozen import frozen
-from dagflow.journal.reader import all_windows, committed_windows, read_journal, read_state, read_window
+from dagflow.journal.reader import all_windows, find_window, read_journal
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan, planned_tuples
 from dagflow.plan.physical import PortRef
@@ -58,7 +61,7 @@ def times_of(window: Window) -> dict[str, int]:
     }
 
 
-@frozen
+@dataclass(frozen=True)
 class WindowManifest:
     """What one window read and wrote.
 
@@ -110,8 +113,16 @@ class WindowManifest:
             if each.port.partition(".")[0] == output.stage and each.partition in (None, output.partition)
         ]
 
+    @cached_property
+    def skipped_by_url(self) -> Mapping[str, Sequence[Skipped]]:
+        found = defaultdict[str, list[Skipped]](list)
+        for each in self.skipped:
+            found[each.url].append(each)
+        return dict(found)
+
     def _is_left_out(self, part: InputRange) -> bool:
-        return any(each.url == part.url and each.start <= part.start and part.end <= each.end for each in self.skipped)
+        own = self.skipped_by_url.get(part.url, ())
+        return any(each.start <= part.start and part.end <= each.end for each in own)
 
     def to_json(self) -> dict[str, Any]:
         value = asdict(self)
@@ -155,7 +166,8 @@ class TrackedFile:
         Args:
             outputs: The files that records of the range are in.
         """
-        self.ranges.add(part, manifest.skipped, is_planned=manifest.state == PLANNED)
+        skipped = manifest.skipped_by_url.get(part.url, ())
+        self.ranges.add(part, skipped, is_planned=manifest.state == PLANNED)
         if manifest.window_id not in self.windows:
             self.windows.append(manifest.window_id)
         self.outputs.update(dict.fromkeys(outputs))
@@ -176,8 +188,8 @@ class TrackedFile:
 
 
 def window_manifest(checkpoint: str, window_id: int, storage: StorageContext) -> WindowManifest:
-    store = read_journal(storage, checkpoint)[0]
-    return with_merging_window(manifest_of(read_window(store, window_id)), store, read_state(store))
+    store, state = read_journal(storage, checkpoint)
+    return with_merging_window(manifest_of(find_window(store, state, window_id)), store, state)
 
 
 def with_merging_window(manifest: WindowManifest, store: ObjectStore, state: JournalState) -> WindowManifest:
@@ -195,13 +207,9 @@ def merging_window(store: ObjectStore, state: JournalState, window_id: int) -> W
 
 
 def manifests(checkpoint: str, storage: StorageContext) -> Iterator[WindowManifest]:
-    store = read_journal(storage, checkpoint)[0]
-    last = 0
-    for window in committed_windows(store):
-        last = window.plan.window_id
-        yield manifest_of(window)
-    planned = read_state(store).planned
-    yield from (manifest_of(Window(planned[each])) for each in sorted(planned) if each > last)
+    store, state = read_journal(storage, checkpoint)
+    planned = (Window(state.planned[each]) for each in sorted(state.planned))
+    return map(manifest_of, itertools.chain(all_windows(store, state), planned))
 
 
 def manifest_of(window: Window) -> WindowManifest:
@@ -267,7 +275,7 @@ def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> lis
                     outputs[position].append(output.url)
         for position, each in chosen.items():
             found.setdefault(each.version, TrackedFile(each)).add(manifest, each, outputs[position])
-    state = read_state(read_journal(storage, checkpoint)[0])
+    state = read_journal(storage, checkpoint)[1]
     waiting = {held.window_id for held in state.held.all_waiting}
     tables = tuple(f"{each.place}, {each.version}" for each in state.receipts.values())
     for file in found.values():

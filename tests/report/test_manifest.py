@@ -12,15 +12,25 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from dagflow.api.context import Skipped
 from dagflow.cli.main import command_line
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError, MissingError
 from dagflow.plan.load import load_app
-from dagflow.report.input_ranges import LEFT_OUT, PLANNED, READ
-from dagflow.report.manifest import matching_windows, tracked_files, unmatched, window_manifest
+from dagflow.report.input_ranges import LEFT_OUT, PLANNED, READ, InputRange
+from dagflow.report.manifest import (
+    PublishedFile,
+    TrackedFile,
+    WindowManifest,
+    matching_windows,
+    tracked_files,
+    unmatched,
+    window_manifest,
+)
 from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
+from tests.cli.scaffold.test_column_types import Compared
 from tests.engine.test_driver import crashing
 
 APP = """\
@@ -183,6 +193,24 @@ def test_what_was_left_out_is_no_source_of_what_its_task_has_written(folder: Pat
     assert [(Path(each.url).name, each.reason[:28]) for each in manifest.skipped] == [
         ("c.gz", "corruptarchive at offset 0: ")
     ]
+
+
+def test_the_sources_of_a_file_are_found_among_many_that_were_left_out() -> None:
+    """A window of small files may have left out ten thousand: each input is compared with its own ranges alone."""
+    urls = [Compared(f"in/{number}") for number in range(1000)]
+    inputs = tuple(InputRange(url, 10, 0, "", 0, 10, 1, "reader.in", 0) for url in urls)
+    skipped = tuple(Skipped(url, 0, 10, "why") for url in urls[::2])
+    output = PublishedFile("out/1", 1, 1, None, "reader", 0)
+    manifest = WindowManifest(1, "committed", {}, inputs, (output,), skipped, {}, {})
+    Compared.count = 0
+    states = []
+    for part in inputs:
+        file = TrackedFile(part)
+        file.add(manifest, part)
+        states.append(file.ranges.state)
+    assert states == [LEFT_OUT, READ] * 500
+    assert [*manifest.positions_of(output)] == [*range(1, 1000, 2)]
+    assert Compared.count < 10 * len(urls)
 
 
 def test_status_prints_files_and_windows(folder: Path) -> None:

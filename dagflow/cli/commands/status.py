@@ -17,7 +17,7 @@ from dagflow.cli.shared_options import Settings, store_option
 from dagflow.errors import own_name
 from dagflow.frozen import frozen
 from dagflow.journal.heartbeat import RunProgress, time_text
-from dagflow.journal.reader import committed_windows, read_journal, read_state
+from dagflow.journal.reader import all_windows, read_journal, read_state
 from dagflow.report.input_ranges import InputRange
 from dagflow.report.manifest import Provenance, TrackedFile, WindowManifest, tracked_files, unmatched, window_manifest
 from dagflow.report.reading import status
@@ -308,7 +308,7 @@ def tables_status(checkpoint: str, storage: StorageContext) -> TablesStatus:
     for name, held in state.held.waiting.items():
         waiting = tables.setdefault(name, TableStatus())
         waiting.waiting_windows = len({each.window_id for each in held})
-    for window in committed_windows(store):
+    for window in all_windows(store, state):
         # A window that is committed and not published is in no table, or not known to be.
         if window.intent is None or window.plan.window_id > state.last_done:
             continue

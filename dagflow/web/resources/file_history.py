@@ -163,7 +163,7 @@ class FileHistory:
 def state_of(manifest: WindowManifest, part: InputRange) -> str:
     """The state of a range by one window: read, planned, left out, or left out in part."""
     ranges = VersionRanges()
-    ranges.add(part, manifest.skipped, is_planned=manifest.state == PLANNED)
+    ranges.add(part, manifest.skipped_by_url.get(part.url, ()), is_planned=manifest.state == PLANNED)
     return ranges.state
 
 
