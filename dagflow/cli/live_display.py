@@ -158,9 +158,9 @@ def _operators(snapshot: RunSnapshot, *, is_wide: bool) -> RenderableType:
         grid.add_column(title, justify="right", no_wrap=True)
     grid.add_column("emitted", overflow="fold")
     for operator in operators:
-        emitted = [f"{port.name} {port.records:,}" for port in operator.ports if port.records]
+        emitted = [f"{port} {number:,}" for port, number in operator.records.items() if number]
         backlog = snapshot.backlog.get(operator.name)
-        records = sum(port.records for port in operator.ports)
+        records = sum(operator.records.values())
         held = snapshot.partitions.get(operator.name) or snapshot.partitions.get(operator.stage)
         partitions = (f"{held.last}" if held else "") if operator.stage else "driver"
         cells = [

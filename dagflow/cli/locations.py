@@ -83,12 +83,6 @@ def _folder_with(path: str, app: str) -> Path | None:
     return None
 
 
-def storage_of(app: str | None, settings: Settings) -> StorageContext:
-    if app is None:
-        return StorageContext.default()
-    return attributes_of(app, settings).storage_context()
-
-
 def locate(checkpoint: str, app: str | None, settings: Settings) -> tuple[str, StorageContext]:
     """The checkpoint that a command was given, or that of the app file that it was given instead.
 
@@ -97,10 +91,11 @@ def locate(checkpoint: str, app: str | None, settings: Settings) -> tuple[str, S
     """
     if not is_app_file(checkpoint):
         require_no_file_above(checkpoint)
-        return checkpoint, storage_of(app, settings)
+        own = None if app is None else attributes_of(app, settings)
+        return checkpoint, StorageContext.default() if own is None else own.storage_context()
     attributes = attributes_of(checkpoint, settings)
-    storage = attributes.storage_context() if app is None else storage_of(app, settings)
-    return attributes.checkpoint, storage
+    own = attributes if app is None else attributes_of(app, settings)
+    return attributes.checkpoint, own.storage_context()
 
 
 def require_no_file_above(checkpoint: str) -> None:

@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -16,6 +16,7 @@ import click
 
 from dagflow.errors import DagflowError, text_of, trace_of
 from dagflow.spec.problems import quoted
+from dagflow.storage.backends.local.disk import replace_file
 from dagflow.suggestions import did_you_mean
 
 
@@ -61,23 +62,15 @@ def note(text: str) -> None:
 def write_whole(file: Path, text: str, what: str) -> None:
     """Replace the content of a file, so that a reader sees the old or the new text as a whole.
 
-    A link stays, and the file that it names is replaced. Devices, pipes and this process's own output cannot be
-    replaced, and are written to.
+    Devices, pipes and this process's own output cannot be replaced, and are written to.
     """
-    replaced = Path(os.path.realpath(file))
-    # The collector of node_exporter reads *.prom: this name must not end so.
-    partial = replaced.with_name(f".{replaced.name}.{os.getpid()}")
     try:
         if (descriptor := _opened(file)) is not None:
             with open(descriptor, "w", encoding="utf-8") as written:
                 written.write(text)
             return
-        partial.write_text(text, encoding="utf-8")
-        partial.chmod(0o644)  # what reads it may be another user
-        partial.replace(replaced)
+        replace_file(str(file), text.encode(), 0o644)  # what reads it may be another user
     except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
         raise DagflowError(
             f"{file}: cannot write {what}: {error.strerror or error}", hint="name a file in a writable directory"
         ) from error
@@ -139,12 +132,8 @@ def explain(
 def definitions(rows: Iterable[tuple[str, str]], *, title: str = "") -> str:
     """Terms with their meanings, aligned; long meanings are wrapped."""
     formatter = click.HelpFormatter()
-    pairs = list(rows)
-    if title:
-        with formatter.section(title):
-            formatter.write_dl(pairs)
-    elif pairs:
-        formatter.write_dl(pairs)
+    with formatter.section(title) if title else nullcontext():
+        formatter.write_dl(list(rows))
     return formatter.getvalue().rstrip("\n")
 
 

@@ -21,11 +21,6 @@ _NEWEST_RANGES = 5
 """How many of the ranges that were left out are shown one by one."""
 
 
-def _byte_rate(snapshot: RunSnapshot) -> str:
-    """For example "512 MiB/s"."""
-    return f"{size(snapshot.rates.bytes_per_second)}/s"
-
-
 def record_rate(snapshot: RunSnapshot) -> str:
     """For example "4.1 M/s"."""
     return f"{brief(snapshot.rates.records_per_second)}/s"
@@ -37,10 +32,11 @@ def progress_figures(snapshot: RunSnapshot) -> str:
     Without the share and the time that is left where the whole of the input is not known.
     """
     whole, left_s = snapshot.whole, snapshot.rates.remaining_s
-    parts = [size(snapshot.read_bytes), _byte_rate(snapshot)]
+    speed = f"{size(snapshot.rates.bytes_per_second)}/s"
+    parts = [size(snapshot.read_bytes), speed]
     if whole is not None and whole.bytes:
         share = min(int(100 * snapshot.read_bytes / whole.bytes), 100)
-        parts = [f"{share} %", part(snapshot.read_bytes, whole.bytes, about=not whole.is_exact), _byte_rate(snapshot)]
+        parts = [f"{share} %", part(snapshot.read_bytes, whole.bytes, about=not whole.is_exact), speed]
         if left_s is not None:
             parts.append(f"ETA {clock(left_s)}")
     if tasks := sum(window.tasks for window in snapshot.running):
@@ -122,7 +118,7 @@ def summary(snapshot: RunSnapshot) -> str:
         for name, number in snapshot.counts.items()
         if number and name.rpartition(":")[2] not in BYTE_ACCOUNTING
     ]
-    emitted = [f"{each.name}.{p.name} {p.records:,}" for each in snapshot.operators for p in each.ports if p.records]
+    emitted = [f"{each.name}.{p} {n:,}" for each in snapshot.operators for p, n in each.records.items() if n]
     if emitted or (snapshot.files and not snapshot.rejected):
         lines.append(f"    records: {', '.join(emitted) or 'none'}")
     if most := bottleneck(snapshot):

@@ -106,7 +106,7 @@ def _values(reading: CheckpointReading) -> dict[str, Values]:
     # Bytes that wait for the end of their record are taken up again later, and would lower a counter: they are a gauge.
     accounting["skipped"] -= run.waiting_bytes
     # A series that begins with the first reject would hide it from rate(): each operator that emits records has one.
-    refusing = [each for each in run.operators if each.ports or each.counts.get(names.REJECTED)]
+    refusing = [each for each in run.operators if each.records or each.counts.get(names.REJECTED)]
     driver: dict[str, Values] = {}
     if run.driver is not None:
         driver = {
@@ -133,7 +133,9 @@ def _values(reading: CheckpointReading) -> dict[str, Values]:
         "dagflow_accounted_bytes_total": accounting,
         "dagflow_left_out_bytes": run.left_out.bytes,
         "dagflow_waiting_bytes": run.waiting_bytes,
-        "dagflow_records_total": {(each.name, p.name): p.records for each in run.operators for p in each.ports},
+        "dagflow_records_total": {
+            (each.name, port): number for each in run.operators for port, number in each.records.items()
+        },
         "dagflow_rejects_total": {each.name: each.counts.get(names.REJECTED, 0) for each in refusing},
         "dagflow_rejected_bytes_total": {each.name: each.counts.get(names.REJECTED_BYTES, 0) for each in refusing},
         "dagflow_corrected_files_total": {

@@ -10,7 +10,7 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from dagflow.api.context import Skipped, VersionKey
+from dagflow.api.context import Skipped, VersionKey, version_key_of
 from dagflow.api.ports import unbatched
 from dagflow.api.sources import block_id_of, decode_sources, discovered_ms_of, is_source_range
 from dagflow.errors import own_name
@@ -247,19 +247,8 @@ def inputs_of(plan: WindowPlan) -> Iterator[tuple[int, InputRange]]:
     for port, partition, item in planned_tuples(plan):
         # Tuples of any class that name a range of a file's version are inputs; others have no part in a manifest.
         for block in filter(is_source_range, unbatched((item,))):
-            found = InputRange(
-                url=block.url,
-                size_bytes=block.version.size_bytes,
-                mtime_ns=block.version.mtime_ns,
-                etag=block.version.etag,
-                start=block.start,
-                end=block.end,
-                blocks=1,
-                port=port,
-                partition=partition,
-                discovered_ms=discovered_ms_of(block),
-            )
-            yield block_id_of(block), found
+            extent, since_ms = (block.start, block.end), discovered_ms_of(block)
+            yield block_id_of(block), InputRange(*version_key_of(block), *extent, 1, port, partition, since_ms)
 
 
 def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> list[TrackedFile]:

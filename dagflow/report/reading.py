@@ -112,6 +112,7 @@ class LiveSource:
 
     def __init__(self, checkpoint: str, storage: StorageContext) -> None:
         self._checkpoint = checkpoint
+        self._shown = redacted(absolute(checkpoint))
         self._storage = storage
         self._newest: RunSnapshot | None = None
 
@@ -122,21 +123,20 @@ class LiveSource:
 
     def from_memory(self) -> CheckpointReading:
         """The newest figures alone, without a look at the store; none before the first progress."""
-        return CheckpointReading(redacted(absolute(self._checkpoint)), self._newest)
+        return CheckpointReading(self._shown, self._newest)
 
     def __call__(self) -> CheckpointReading:
         """The newest figures, with the state of the heartbeat."""
         newest = self._newest
         if newest is None:
             return read_checkpoint(self._checkpoint, self._storage)
-        shown = redacted(absolute(self._checkpoint))
         try:
             heartbeat = newest_heartbeat(self._storage.objects(absolute(self._checkpoint)))[1]
         except DagflowError as error:
-            return CheckpointReading(shown, None, str(error))
+            return CheckpointReading(self._shown, None, str(error))
         driver = DriverReport.of(heartbeat)
-        is_stalled = driver is not None and driver.state == "stalled"
-        return CheckpointReading(shown, replace(newest, driver=driver, state="stalled" if is_stalled else newest.state))
+        state = "stalled" if driver is not None and driver.state == "stalled" else newest.state
+        return CheckpointReading(self._shown, replace(newest, driver=driver, state=state))
 
 
 def status(checkpoint: str, storage: StorageContext, *, with_archive: bool = False) -> RunSnapshot:

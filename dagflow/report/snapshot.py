@@ -25,27 +25,20 @@ SHOWN_RANGES = 20
 
 
 @frozen
-class PortFigures:
-    """Figures of one output port: its name, the records that left it, and the bytes of these records in memory."""
-
-    name: str
-    records: int
-    bytes: int
-
-
-@frozen
 class OperatorFigures:
     """Figures of one operator.
 
     Attributes:
         stage: Head of its stage, which decides its partitions; "" in the driver, or where the app is not known.
-        ports: Its output ports that carry records, by name.
+        records: The records that left it, by output port, in the order of their names.
+        bytes: The bytes of these records in memory, by output port, as far as they were measured.
         is_source: Whether it emits records and takes none in: what it emits was read.
     """
 
     name: str
     stage: str = ""
-    ports: tuple[PortFigures, ...] = ()
+    records: dict[str, int] = field(default_factory=dict)
+    bytes: dict[str, int] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     busy_s: float = 0.0
     is_source: bool = False
@@ -53,7 +46,7 @@ class OperatorFigures:
     def to_json(self) -> dict[str, Any]:
         """The operator in the object `operators` of JSON."""
         return {
-            "records": {port.name: port.records for port in self.ports},
+            "records": self.records,
             "counters": dict(sorted(self.counts.items())),
             "busy_seconds": round(self.busy_s, 3),
         }
@@ -302,12 +295,12 @@ class RunSnapshot:
     @property
     def records_read(self) -> int:
         """Records that the app's sources have emitted, in committed and in running windows."""
-        return sum(port.records for each in self.live_operators if each.is_source for port in each.ports)
+        return sum(sum(each.records.values()) for each in self.live_operators if each.is_source)
 
     @property
     def records(self) -> dict[str, int]:
         """Records that left each port, by "operator.port", as in JSON."""
-        return {f"{each.name}.{port.name}": port.records for each in self._by_name() for port in each.ports}
+        return {f"{each.name}.{port}": number for each in self._by_name() for port, number in each.records.items()}
 
     @property
     def counts(self) -> dict[str, int]:
@@ -411,19 +404,16 @@ _SHOWN_OF_ALL_RUNS = (
 def _with_running(figures: OperatorFigures, running: OperatorReport | None) -> OperatorFigures:
     if running is None:
         return figures
-    bytes_by_port = {port.name: port.bytes for port in figures.ports}
-    done = OperatorReport(figures.busy_s, {port.name: port.records for port in figures.ports}) + running
+    done = OperatorReport(figures.busy_s, figures.records) + running
     # The records of a running window are known, but not their bytes.
-    ports = tuple(PortFigures(name, n, bytes_by_port.get(name, 0)) for name, n in sorted(done.records.items()))
-    return replace(figures, ports=ports, busy_s=done.busy_s)
+    return replace(figures, records=dict(sorted(done.records.items())), busy_s=done.busy_s)
 
 
 def figures_of(
     name: str, counters: Counters, busy_s: float, stage: str = "", is_source: bool = False
 ) -> OperatorFigures:
     own = counters.of(name)
-    ports = tuple(PortFigures(port, n, own.bytes.get(port, 0)) for port, n in sorted(own.records.items()))
-    return OperatorFigures(name, stage, ports, own.counts, busy_s, is_source)
+    return OperatorFigures(name, stage, dict(sorted(own.records.items())), own.bytes, own.counts, busy_s, is_source)
 
 
 def snapshot_of(journal: JournalState, counters: Counters) -> RunSnapshot:

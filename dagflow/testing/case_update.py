@@ -9,10 +9,10 @@ from typing import Any
 
 import yaml
 
-from dagflow.errors import DagflowError
 from dagflow.frozen import frozen
 from dagflow.spec.yaml_parser import LOADER, behind_key, flow
 from dagflow.spec.yaml_tree import hide_braces, show_braces
+from dagflow.storage.backends.local.disk import replace_file, translated
 from dagflow.testing.app_cases import Actual
 
 # Possessive, as the white space and comments of a text can be divided in very many ways.
@@ -75,15 +75,12 @@ def updated(text: str, actuals: Iterable[Actual]) -> tuple[str, int]:
 
 def update_file(file: str, actuals: Sequence[Actual]) -> int:
     """Replace values in a file; returns how many were replaced."""
-    path = Path(file)
     # Not as text: line ends must stay unchanged.
-    before = path.read_bytes().decode("utf-8-sig")
+    before = Path(file).read_bytes().decode("utf-8-sig")
     text, count = updated(before, actuals)
     if count:
-        try:
-            path.write_bytes(text.encode())
-        except OSError as error:
-            raise DagflowError(f"{file}: cannot be written: {error.strerror or error}") from error
+        with translated(file, "write"):
+            replace_file(file, text.encode())
     return count
 
 

@@ -214,6 +214,16 @@ def report_data(place: Checkpoint) -> dict[str, Any]:
 
 
 STATIC = Path(__file__).with_name("static")
+_WITH_CHARTS = "uplot"
+"""The module that is loaded with the first chart."""
+
+
+def served_page() -> str:
+    """The page of a server: it asks at once for all modules, each of which it would find in another one otherwise."""
+    modules = (path.relative_to(STATIC).as_posix() for path in STATIC.rglob("*.js") if path.stem != _WITH_CHARTS)
+    links = "".join(f'    <link rel="modulepreload" href="{each}" />\n' for each in sorted(modules))
+    return (STATIC / "index.html").read_text(encoding="utf-8").replace("  </head>", f"{links}  </head>")
+
 
 _IMPORT = re.compile(r"""(\bfrom\s*|\bimport\s*\(\s*|\bimport\s+)(["'])(\.[^"']+)\2""")
 """A module that another one names by a relative path, statically or when it is needed."""

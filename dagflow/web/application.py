@@ -23,7 +23,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -32,7 +32,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from dagflow.errors import DagflowError
 from dagflow.report.endpoints import ENDPOINTS
 from dagflow.web import is_loopback
-from dagflow.web.api import STATIC, Api, as_json, body_of, status_of
+from dagflow.web.api import STATIC, Api, as_json, body_of, served_page, status_of
 from dagflow.web.checkpoints import Checkpoint
 
 MOST_AT_WORK = 4
@@ -72,6 +72,9 @@ def application(checkpoints: Mapping[str, Checkpoint], token: str = "", hosts: I
 
         return await worked(request, answer)
 
+    async def page(request: Request) -> Response:
+        return HTMLResponse(served_page())
+
     async def stream(request: Request) -> Response:
         return StreamingResponse(events.stream(), media_type="text/event-stream")
 
@@ -83,6 +86,7 @@ def application(checkpoints: Mapping[str, Checkpoint], token: str = "", hosts: I
         return await worked(request, answer)
 
     routes = [
+        Route("/", page),
         Route("/api/v1/events", stream),
         Route("/api/v1/{path:path}", resource),
         *(Route(path, plain) for path in ENDPOINTS),

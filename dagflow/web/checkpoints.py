@@ -33,7 +33,6 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
 
 _ODD = re.compile(r"[^a-z0-9]+")
-_ENDINGS = re.compile(r"\.journal$")
 
 
 Mark = tuple[str, str, str]
@@ -124,7 +123,7 @@ def named(checkpoints: Iterable[Checkpoint]) -> Mapping[str, Checkpoint]:
     by_url = {absolute(each.url): each for each in reversed(list(checkpoints))}
     for url, checkpoint in reversed(by_url.items()):
         place = redacted(url).rstrip("/").removesuffix("/journal").removesuffix("/out")
-        stem = _ENDINGS.sub("", place.rpartition("/")[2]).lower()
+        stem = place.rpartition("/")[2].removesuffix(".journal").lower()
         base = _ODD.sub("-", stem).strip("-") or "checkpoint"
         number, name = 2, base
         while name in found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dagflow.journal.heartbeat import RunningWindow, RunProgress, RunRates
 from dagflow.journal.state import PartitionCounts
-from dagflow.report.snapshot import OperatorFigures, PortFigures, RunSnapshot
+from dagflow.report.snapshot import OperatorFigures, RunSnapshot
 
 APP = "block-reader"
 
@@ -19,8 +19,8 @@ def operators(seconds: float, counts: dict[str, int] | None = None) -> tuple[Ope
     read, kept = int(seconds * 1_000_000), int(seconds * 900_000)
     return (
         OperatorFigures("splitter"),
-        OperatorFigures("reader", "reader", (PortFigures("messages", read, read),), counts or {}, is_source=True),
-        OperatorFigures("filter", "reader", (PortFigures("output", kept, kept),)),
+        OperatorFigures("reader", "reader", {"messages": read}, counts=counts or {}, is_source=True),
+        OperatorFigures("filter", "reader", {"output": kept}),
         OperatorFigures("writer", "reader"),
     )
 

@@ -16,7 +16,7 @@ from dagflow.journal.state import PartitionCounts
 from dagflow.journal.windows import Receipt
 from dagflow.report.endpoints import METRICS, STATES, metrics_text
 from dagflow.report.reading import CheckpointReading, LiveSource, read_checkpoint
-from dagflow.report.snapshot import HeldGroup, OperatorFigures, PortFigures, RunSnapshot
+from dagflow.report.snapshot import HeldGroup, OperatorFigures, RunSnapshot
 from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import app_of
@@ -114,7 +114,7 @@ def full(name: str) -> RunSnapshot:
     """A snapshot that has a sample of every metric, with one name everywhere."""
     return RunSnapshot(
         app="app",
-        operators=(OperatorFigures(name, ports=(PortFigures(name, 3, 30),), counts={"rejected": 2}, busy_s=0.25),),
+        operators=(OperatorFigures(name, records={name: 3}, bytes={name: 30}, counts={"rejected": 2}, busy_s=0.25),),
         partitions={name: PartitionCounts(1, 4, 2)},
         targets={name: Receipt(7, "version 7")},
         groups={name: HeldGroup(6, 2, 3, 100, 10, since_ms=1_000)},

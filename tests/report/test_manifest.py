@@ -202,7 +202,7 @@ def test_the_sources_of_a_file_are_found_among_many_that_were_left_out() -> None
     skipped = tuple(Skipped(url, 0, 10, "why") for url in urls[::2])
     output = PublishedFile("out/1", 1, 1, None, "reader", 0)
     manifest = WindowManifest(1, "committed", {}, inputs, (output,), skipped, {}, {})
-    Compared.count = 0
+    Compared.comparisons = 0
     states = []
     for part in inputs:
         file = TrackedFile(part)
@@ -210,7 +210,7 @@ def test_the_sources_of_a_file_are_found_among_many_that_were_left_out() -> None
         states.append(file.ranges.state)
     assert states == [LEFT_OUT, READ] * 500
     assert [*manifest.positions_of(output)] == [*range(1, 1000, 2)]
-    assert Compared.count < 10 * len(urls)
+    assert Compared.comparisons < 10 * len(urls)
 
 
 def test_status_prints_files_and_windows(folder: Path) -> None:

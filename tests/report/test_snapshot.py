@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dagflow.metrics import names
-from dagflow.report.snapshot import OperatorFigures, PortFigures, RunSnapshot
+from dagflow.report.snapshot import OperatorFigures, RunSnapshot
 from tests.cli.samples import summary
 
 SIZES = st.integers(0, 1000)
@@ -27,7 +27,7 @@ def test_the_byte_accounting_adds_up_without_negatives(records: int, waiting: in
 def test_counters_are_named_by_operator_without_names_to_be_split() -> None:
     """All that `counts` has under joined names, and what the figures of the run add up."""
     counts = {names.CONTENT_BYTES: 9, names.BLOCKS: 2, "failed a:b": 1}
-    reader = OperatorFigures("reader", "reader", (PortFigures("messages", 5, 50),), counts, 1.25)
+    reader = OperatorFigures("reader", "reader", {"messages": 5}, {"messages": 50}, counts, 1.25)
     said = RunSnapshot("app", operators=(reader, OperatorFigures("filter", "reader"))).status_json()
     assert said["operators"] == {
         "filter": {"records": {}, "counters": {}, "busy_seconds": 0.0},

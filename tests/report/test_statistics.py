@@ -36,11 +36,8 @@ def test_a_snapshot_adds_up_windows_and_names_every_operator() -> None:
     assert snapshot.partitions == {"lines": PartitionCounts(2, 2, 2)}
     by_name = {each.name: each for each in snapshot.operators}
     assert list(by_name) == [*app.plan.control, *(name for stage in app.plan.stages for name in stage.operators)]
-    assert (by_name["lines"].busy_s, by_name["lines"].ports[0].records, by_name["lines"].ports[0].bytes) == (
-        1.0,
-        10,
-        100,
-    )
+    lines = by_name["lines"]
+    assert (lines.busy_s, lines.records, lines.bytes) == (1.0, {"records": 10}, {"records": 100})
     assert by_name["lines"].is_source
     assert snapshot.records["lines.records"] == 10
     assert (snapshot.running[0].records_read, snapshot.records_read) == (3, 13)

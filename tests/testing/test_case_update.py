@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dagflow.errors import StorageError
 from dagflow.spec.problems import Problems
 from dagflow.spec.yaml_parser import parse_text
 from dagflow.spec.yaml_tree import Environment, plain
@@ -204,6 +208,32 @@ def read(text: str) -> Any:
     root = parse_text(text, "x.yaml", Environment({}), problems)
     assert root is not None and not problems, f"{problems.found} in {text!r}"
     return plain(root)
+
+
+@contextlib.contextmanager
+def files_of_at_most(size_bytes: int) -> Iterator[None]:
+    """Let this process write no file beyond a size, as on a disk that is full."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path: Path) -> None:
+    """A full disk takes no tests away; a file that is replaced keeps its permissions, and a link to it stays."""
+    file, link = tmp_path / "own.yaml", tmp_path / "test_x.yaml"
+    file.write_text(BEFORE)
+    file.chmod(0o640)
+    link.symlink_to(file)
+    actuals = [Actual(("tests", "first", "records", "reader.messages"), 8)]
+    with files_of_at_most(100), pytest.raises(StorageError, match=r"test_x\.yaml.*cannot write: File too large"):
+        update_file(str(link), actuals)
+    assert (file.read_text(), sorted(tmp_path.iterdir())) == (BEFORE, [file, link])
+    assert update_file(str(link), actuals) == 1
+    assert (file.read_text(), file.stat().st_mode & 0o777) == (BEFORE.replace(": 9  #", ": 8  #"), 0o640)
+    assert link.is_symlink()
 
 
 def test_an_app_with_tests_of_its_own_is_updated(tmp_path: Path) -> None:

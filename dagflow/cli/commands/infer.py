@@ -34,6 +34,7 @@ from dagflow.spec.step_reader import StepReader
 from dagflow.spec.yaml_parser import parse_file, scalar
 from dagflow.spec.yaml_tree import Environment, Node, Scalar, plain
 from dagflow.spec.yaml_tree import Mapping as YamlMapping
+from dagflow.storage.backends.local.disk import replace_file, translated
 from dagflow.storage.file_kinds import FORMAT_BY_KIND
 from dagflow.storage.location import absolute, is_local
 
@@ -82,11 +83,12 @@ def command(settings: Settings, files: str, write: bool, rows: int) -> int:
     elif app is None:
         _write(Path(COLUMN_FILE), text)
     else:
-        path, before = Path(app.app), Path(app.app).read_bytes().decode("utf-8")
+        before = Path(app.app).read_bytes().decode("utf-8")
         _write(app.file, text)
         if (after := app.with_file(before)) != before:
-            path.write_bytes(after.encode())
-            output.note(f"{path} names it; the rest of the app is as it was")
+            with translated(app.app, "write"):
+                replace_file(app.app, after.encode())
+            output.note(f"{Path(app.app)} names it; the rest of the app is as it was")
     return 0
 
 
@@ -157,7 +159,7 @@ def _text(found: Preview, guesses: Sequence[ColumnGuess], rows: int, *, is_all: 
 
 def _write(path: Path, text: str) -> None:
     """An existing file is replaced only if it was not edited since it was written here."""
-    try:
+    with translated(str(path), "write"):
         before = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
         first, _, rest = before.partition("\n")
         unedited = _with_checksum(f"{first.rpartition(_CHECKSUM)[0]}\n{rest}")
@@ -168,8 +170,6 @@ def _write(path: Path, text: str) -> None:
                 hint="move it away, and run this again; then copy what you have edited into the new file",
             )
         path.write_text(_with_checksum(text), encoding="utf-8")
-    except OSError as error:
-        raise DagflowError(f"{path}: cannot be written: {error.strerror or error}") from error
     output.note(f"written: {path}")
 
 

@@ -44,6 +44,7 @@ from dagflow.frozen import frozen
 from dagflow.spec.class_description import known_names
 from dagflow.spec.json_schema import json_schema
 from dagflow.spec.yaml_parser import behind_key, scalar
+from dagflow.storage.backends.local.disk import translated
 from dagflow.storage.location import absolute, archive_of, is_local
 from dagflow.testing.app_cases import failures_of, read_cases
 from dagflow.testing.case_update import update_file
@@ -170,20 +171,16 @@ def _write_case(folder: Path, text: str, guess: AppGuess, to: str) -> bool:
     """Write a test of the app beside it, unless one exists; returns whether one exists now."""
     if (folder / CASES_FILE).exists():
         return True
-    try:
+    with translated(str(folder / CASES_FILE), "write"):
         sample = FirstRecords.of(guess.head, text, guess.format)
         return sample is not None and bool(write_case(folder, sample, guess.format, to))
-    except OSError as error:
-        raise DagflowError(f"{folder / CASES_FILE}: cannot be written: {error.strerror or error}") from error
 
 
 def _write(folder: Path, name: str, text: str) -> None:
     path = folder / name
-    try:
+    with translated(str(path), "write"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise DagflowError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def _name_of(folder: Path) -> str:

@@ -21,7 +21,7 @@ from dagflow.plan.render.drawing import columns_of
 from dagflow.plan.render.layout import Group, Parts, place
 from dagflow.plan.render.svg import MAX_WIDTH
 from dagflow.report.own_figures import OwnFigures, edges_of, own_sums
-from dagflow.report.snapshot import OperatorFigures, PortFigures, RunSnapshot
+from dagflow.report.snapshot import OperatorFigures, RunSnapshot
 from dagflow.web.checkpoints import SOON_S, AppFile, Checkpoint
 from dagflow.web.resources.fleet_resource import published_until
 from dagflow.web.resources.windows_resource import counters_of
@@ -64,7 +64,12 @@ class _Graph:
         stages = own_stages({name: self._parts.heads.get(name, "") for name in self._parts.ordered})
         self._stages = {name: self._own.stage(head) if head else "" for name, head in stages.items()}
         self._figures = {each.name: each for each in snapshot.operators}
-        self._passed = {PortRef(name, p.name): p for name, each in self._figures.items() for p in each.ports}
+        # Records and their bytes.
+        self._passed = {
+            PortRef(name, port): (number, each.bytes.get(port, 0))
+            for name, each in self._figures.items()
+            for port, number in each.records.items()
+        }
         self._partitions = {stage: held.last for stage, held in snapshot.partitions.items()}
         known = app.look(SOON_S)
         self._details, self._streams = known.get("operators", {}), known.get("streams", {})
@@ -112,14 +117,12 @@ class _Graph:
         facts, figures = self._facts.own_operators[name], self._figures.get(name, OperatorFigures(name))
         details = self._details.get(name, {})
         types, written = details.get("ports", {}), details.get("properties", {})
-        passed = {port.name: port for port in figures.ports}
         emitting = (each.source.port for each in self._edges if each.source.operator == name)
-        outputs = list(dict.fromkeys([*passed, *emitting]))
-        arrived: dict[str, list[PortFigures]] = {}
+        outputs = list(dict.fromkeys([*figures.records, *emitting]))
+        arrived: dict[str, list[PortRef]] = {}
         for edge in self._edges:
             if edge.target.operator == name:
-                known = arrived.setdefault(edge.target.port, [])
-                known += [self._passed[edge.source]] if edge.source in self._passed else []
+                arrived.setdefault(edge.target.port, []).append(edge.source)
         part = "computing" if outputs or facts.is_control else "writing"
         seconds = dict.fromkeys(("reading", "computing", "writing", "waiting"), 0.0)
         seconds["reading" if names.BLOCKS in figures.counts else part] = round(self._busy_s.get(name, 0.0), 3)
@@ -138,10 +141,10 @@ class _Graph:
             "stage": stage,
             "partitions": self._partitions.get(stage, 1),
             "seconds": seconds,
-            "records_out": sum(port.records for port in figures.ports) if figures.ports else None,
+            "records_out": sum(figures.records.values()) if figures.records else None,
             "ports": [
-                *(_port("input", port, types, came) for port, came in arrived.items()),
-                *(_port("output", port, types, [passed[port]] if port in passed else []) for port in outputs),
+                *(self._port("input", port, types, sources) for port, sources in arrived.items()),
+                *(self._port("output", port, types, [PortRef(name, port)]) for port in outputs),
             ],
             "properties": properties
             + [
@@ -153,6 +156,13 @@ class _Graph:
             "rejected": figures.counts.get(names.REJECTED, 0),
         }
 
+    def _port(self, direction: str, name: str, types: Mapping[str, Any], sources: Sequence[PortRef]) -> dict[str, Any]:
+        """A port with what has passed it from output ports; without figures where none of them counts records."""
+        passed = [self._passed[each] for each in sources if each in self._passed]
+        records, size_bytes = map(sum, zip(*passed, strict=True)) if passed else (None, None)
+        figures = {"records": records, "bytes": size_bytes}
+        return {"direction": direction, "name": name, "type": types.get(name, ""), **figures}
+
     def _shown_edges(self) -> list[dict[str, Any]]:
         """The streams, with what leaves their ports in a second: by the windows of the minute until the newest one."""
         recent, taken_s = published_until(self._windows, max((each.published_ms for each in self._windows), default=0))
@@ -162,9 +172,9 @@ class _Graph:
         shown = []
         for edge in self._edges:
             source, target = edge.source, edge.target
-            own, recently = self._passed.get(source), counters.of(source.operator)
+            (records, size_bytes), recently = self._passed.get(source, (None, None)), counters.of(source.operator)
             arrived = [
-                self._passed[each.source].records
+                self._passed[each.source][0]
                 for each in self._edges
                 if each.target.operator == source.operator and each.source in self._passed
             ]
@@ -177,8 +187,8 @@ class _Graph:
                     "to": str(target),
                     "is_exchange": self._stages[source.operator] != self._stages[target.operator],
                     "is_broadcast": edge.is_broadcast,
-                    "records": None if own is None else own.records,
-                    "bytes": None if own is None else own.bytes,
+                    "records": records,
+                    "bytes": size_bytes,
                     "rows_per_second": round(recently.records.get(source.port, 0) * per_second, 1),
                     "bytes_per_second": round(recently.bytes.get(source.port, 0) * per_second, 1),
                     "records_in": sum(arrived) if arrived else None,
@@ -199,13 +209,6 @@ class _Graph:
         if seconds / total_s < BOTTLENECK:
             return {"operator": "", "sentence": f"No operator is a bottleneck: {share}."}
         return {"operator": name, "sentence": f"The bottleneck is {name}: {share}."}
-
-
-def _port(direction: str, name: str, types: Mapping[str, Any], passed: Sequence[PortFigures]) -> dict[str, Any]:
-    """A port with what has passed it; without figures where no stream of it counts records."""
-    records = sum(each.records for each in passed) if passed else None
-    size_bytes = sum(each.bytes for each in passed) if passed else None
-    return {"direction": direction, "name": name, "type": types.get(name, ""), "records": records, "bytes": size_bytes}
 
 
 def _text(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from dagflow.api.columns.column_typing import type_name
@@ -211,15 +211,7 @@ def scaling(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
             }
         )
     decisions = [
-        {
-            "time_ms": window.plan.planned_ms,
-            "window": window.plan.window_id,
-            "stage": own.stage(each.stage),
-            "backlog": each.backlog,
-            "before": each.before,
-            "after": each.after,
-            "reason": each.reason,
-        }
+        {**asdict(each), "time_ms": window.plan.planned_ms, "stage": own.stage(each.stage)}
         for window in windows
         for each in window.plan.decisions
     ]

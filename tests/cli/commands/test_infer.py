@@ -14,6 +14,7 @@ from dagflow.plan.load import load_app
 from dagflow.runtime.local import InlineRuntime
 from tests.cli.commands.inspected_app import invoke
 from tests.nightly import by_day
+from tests.testing.test_case_update import files_of_at_most
 
 CSV = "id,n,d,x,f\n" + "".join(f"{n},{n},2026-01-0{n},{n},{n}.5\n" for n in range(1, 9)) + "9,many,,NA,7\n"
 JSON = """\
@@ -216,6 +217,17 @@ def test_an_app_names_the_file_of_columns_and_stays_as_it_was(format: str, named
     if "NA" in named:
         run(load_app("app.yaml"), runtime=InlineRuntime)
         assert '"x":8,"f":8.5' in "".join(path.read_text() for path in Path("out").glob("*"))
+
+
+def test_an_app_that_cannot_be_written_stays_as_it_was() -> None:
+    """A disk on which there is room for the columns, and none for the app."""
+    before = APP.format(format="format: csv") + "# A remark.\n" * 400
+    Path("app.yaml").write_text(before)
+    with files_of_at_most(4096):
+        code, _, err = invoke("infer", "app.yaml", "--write")
+    assert (code, Path("app.yaml").read_text()) == (1, before)
+    assert "app.yaml: cannot write: File too large\n    raise the limit" in err
+    assert invoke("infer", "app.yaml", "--write")[0] == 0
 
 
 def test_a_format_of_a_writer_is_none_of_the_reader() -> None:

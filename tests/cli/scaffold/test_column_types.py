@@ -114,18 +114,18 @@ def test_words_for_no_value_do_not_make_a_column_text() -> None:
 class Compared(str):
     """A value that counts how often it is compared with another one."""
 
-    count = 0
+    comparisons = 0
     __hash__ = str.__hash__
 
     def __eq__(self, other: object) -> bool:
-        Compared.count += 1
+        Compared.comparisons += 1
         return super().__eq__(other)
 
 
 def test_values_of_no_type_are_not_compared_with_all_others() -> None:
     """A thousand of 100,000 may have no type, and the time grows with the number of values alone."""
-    Compared.count = 0
+    Compared.comparisons = 0
     values = [Compared(f"bad {number}" if number % 101 == 0 else number) for number in range(20_000)]
     found = guess_column("x", values)
     assert (found.type, found.exceptions) == ("int64", 199)
-    assert Compared.count < 50 * len(values)
+    assert Compared.comparisons < 50 * len(values)

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import stat
 from collections.abc import Iterator
 
 from dagflow.errors import AlreadyExistsError, MissingError, StorageError, TransientStorageError
@@ -59,6 +60,29 @@ def storage_error(error: OSError, url: str, action: str) -> StorageError:
     if error.errno in _TRANSIENT:
         return TransientStorageError(message, url=url, hint=hint)
     return StorageError(message, url=url, hint=hint)
+
+
+def replace_file(path: str, data: bytes, mode: int | None = None) -> None:
+    """Replace the content of a file as a whole: a reader, and the next process after a crash, see the old or the new.
+
+    A link stays, and the file that it names is replaced.
+
+    Args:
+        mode: The permissions of the file; None for those that it has.
+    """
+    replaced = os.path.realpath(path)
+    folder, name = os.path.split(replaced)
+    # The collector of node_exporter reads *.prom: this name must not end so.
+    draft = os.path.join(folder, f".{name}.{os.getpid()}")
+    try:
+        with open(draft, "wb") as file:
+            file.write(data)
+        os.chmod(draft, stat.S_IMODE(os.stat(replaced).st_mode) if mode is None else mode)
+        os.replace(draft, replaced)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        raise
 
 
 def bounded_ns(nanoseconds: int) -> int:
