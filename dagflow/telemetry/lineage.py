@@ -29,7 +29,7 @@ from dagflow.plan.physical import Edge, PortRef
 from dagflow.plan.stream_columns import stream_columns
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.statistics import is_record_source
-from dagflow.spec.app_spec import HttpTarget, LineageSettings
+from dagflow.spec.app_spec import LineageSettings
 from dagflow.spec.problems import Problems
 from dagflow.storage.location import absolute, is_local, redacted
 from dagflow.telemetry.event_queue import EventQueue, post
@@ -83,7 +83,8 @@ class LineageReporter:
         self._job = Job(settings.namespace, app.name, {"jobType": job_type})
         self._redact = redact
         self._inputs, self._outputs = datasets_of(app, locations)
-        self._queue: EventQueue[bytes] = EventQueue("lineage events", str(settings.target), _sent_to(settings.target))
+        self._target = settings.target
+        self._queue: EventQueue[bytes] = EventQueue("lineage events", str(settings.target), self._send)
         self._events = 0
         self._now = now
         self._next_s = now() + FIRST_RUNNING_S
@@ -153,20 +154,15 @@ class LineageReporter:
         )
         return Serde.to_json(event, ensure_ascii=False).encode(errors="replace")
 
+    def _send(self, events: Sequence[bytes]) -> str:
+        """Send each event by itself: the interface of OpenLineage takes one.
 
-def _sent_to(target: HttpTarget) -> Callable[[Sequence[bytes]], str]:
-    """Sends each event by itself: the interface of OpenLineage takes one.
-
-    The transport of OpenLineage's client would show the URL, and carry credentials to where an answer redirects it.
-    """
-
-    def send(events: Sequence[bytes]) -> str:
+        The transport of OpenLineage's client would show the URL, and carry credentials to where an answer redirects it.
+        """
         refused = ""
         for event in events:
-            refused = post(target, event) or refused
+            refused = post(self._target, event) or refused
         return refused
-
-    return send
 
 
 def dataset_name(url: str) -> tuple[str, str]:

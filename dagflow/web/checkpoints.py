@@ -48,12 +48,14 @@ class KeptJournal:
 
     Attributes:
         journal: The store and the state; None before the first time.
+        looking: Held while old rows are looked for: all windows are read, and other requests do not wait for that.
         old_rows: What later versions of files have left of earlier ones, by the mark at which it was looked for.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     mark: Mark | None = None
     journal: tuple[ObjectStore, JournalState] | None = None
+    looking: threading.Lock = field(default_factory=threading.Lock)
     old_rows: dict[Mark, tuple[OldRows, ...] | None] = field(default_factory=dict)
 
 
@@ -88,11 +90,11 @@ class Checkpoint:
 
     def with_old_rows(self, snapshot: RunSnapshot) -> RunSnapshot:
         """The snapshot of a run that has ended, with the rows that stay of earlier versions of files."""
-        # Heavy, and seldom needed: all windows are read.
+        # Heavy, and seldom needed.
         from dagflow.engine.window_replay import with_old_rows
 
         mark = self.mark()[0]
-        with self.kept.lock:
+        with self.kept.looking:
             if mark not in self.kept.old_rows:
                 self.kept.old_rows = {mark: with_old_rows(snapshot, self.url, self.storage).old_rows}
             return replace(snapshot, old_rows=self.kept.old_rows[mark])
@@ -172,11 +174,8 @@ class Query:
             raise RequestError(f"{name} holds the character 0, which no name has")
         return text
 
-    def number(self, name: str, default: int = 0, most: int | None = None, *, least: int = 0) -> int:
+    def number(self, name: str, default: int = 0, *, least: int = 0) -> int:
         """The number that a parameter is.
-
-        Args:
-            most: The largest value; a larger number counts as this one.
 
         Raises:
             RequestError: The parameter is not a whole number of at least `least`.
@@ -186,10 +185,10 @@ class Query:
             return default
         if not (is_number(text) and int(text) >= least):
             raise RequestError(f"{name} must be a whole number of at least {least}, not {text[:40]!r}")
-        return int(text) if most is None else min(int(text), most)
+        return int(text)
 
     def limit(self, default: int) -> int:
-        return self.number("limit", default, MOST_ROWS) or default
+        return min(self.number("limit", default) or default, MOST_ROWS)
 
 
 @frozen

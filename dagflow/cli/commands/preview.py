@@ -243,9 +243,7 @@ def _widths(wanted: Sequence[int], width: int | None) -> list[int]:
 def _fitted(text: str, width: int, *, is_right: bool, is_place: bool) -> str:
     size = cell_len(text)
     if size > width and is_place:
-        while cell_len(text) > width - 1:
-            text = text[1:]
-        text = f"…{text}"
+        text = f"…{set_cell_size(text[::-1], width - 1)[::-1]}"
     elif size > width:
         text = set_cell_size(text, max(width - 1, 0)).rstrip() + "…"
     padding = " " * (width - cell_len(text))

@@ -33,10 +33,13 @@ def row_of(checkpoint: Checkpoint) -> dict[str, Any]:
     reading = checkpoint.read()
     without = "unreadable" if reading.has_begun else "no run yet"
     snapshot = reading.snapshot or RunSnapshot(checkpoint.id, state=without)
-    if snapshot.has_read_again and snapshot.standing != "running":
-        snapshot = checkpoint.with_old_rows(snapshot)
-    driver = snapshot.driver
     error = reading.error
+    if snapshot.has_read_again and snapshot.standing != "running":
+        try:
+            snapshot = checkpoint.with_old_rows(snapshot)
+        except DagflowError as failure:  # its archive may be damaged, and other apps are shown even so
+            error = str(failure)
+    driver = snapshot.driver
     if not error and driver is not None:
         process = driver.heartbeat.process
         error = driver.heartbeat.error or "; ".join(driver.heartbeat.stalls)

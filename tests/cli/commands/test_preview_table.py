@@ -35,3 +35,5 @@ def test_the_end_of_a_place_and_the_beginning_of_a_text_are_kept() -> None:
     text, left_out = table(COLUMNS[:3], 40)
     assert text.splitlines()[-1] == "in/orders.csv:1      7  a very long tex…"
     assert not left_out
+    of_wide, _ = table([Column("file:offset", "", ["入力/入力.csv:12"], is_place=True)], 12)
+    assert of_wide.splitlines()[-1] == "…入力.csv:12"

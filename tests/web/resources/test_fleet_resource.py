@@ -32,6 +32,19 @@ def test_the_backlog_of_a_failed_run_is_that_of_its_planned_windows(folder: Path
     assert ask("apps")["apps"][0]["backlog"] == {"blocks": 0, "bytes": 0, "seconds": None}
 
 
+def test_an_app_whose_old_windows_are_lost_hides_no_other_app(folder: Path) -> None:
+    """What is left of earlier versions cannot be looked for, and the row of the app says why."""
+    for content in (b"name,n\n" + b"x,%d\n" * 400 % (*range(400),), b"name,n\nant,0\n"):
+        (folder / "in" / "a.csv").unlink()
+        (folder / "in" / "a.csv").write_bytes(content)
+        finish()
+    for archive in (folder / "out/sample.journal/archive").rglob("*-*"):
+        archive.unlink()
+    apps = api_of("out/sample.journal", "out/another.journal").answer("apps", {})["apps"]
+    assert [app["state"] for app in apps] == ["completed", "no run yet"]
+    assert "the archive of windows 1 to " in apps[0]["error"]
+
+
 def test_the_rate_of_a_run_in_another_process_is_what_it_reports(folder: Path) -> None:
     """Also within a long window, before anything is committed; without that, by the newest windows."""
     beat_at_work("out/sample.journal", RunProgress(rates=RunRates(2048.0, 16.0)))
