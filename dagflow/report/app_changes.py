@@ -19,7 +19,6 @@ class AppChange:
     """One difference between two versions of an app.
 
     Attributes:
-        text: The old and the new value, in words.
         concerns_output: Whether the same input would become other output; otherwise other input may be chosen.
     """
 

@@ -201,11 +201,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 @frozen
 class Answer:
-    """The answer of a server.
-
-    Attributes:
-        body: Text, which is sent as UTF-8.
-    """
+    """The answer of a server, whose body is sent as UTF-8."""
 
     status: int
     content_type: str

@@ -286,12 +286,7 @@ class RecentRejects:
 
 
 def recent_rejects(checkpoint: str, storage: StorageContext, run_start: int, last_committed: int) -> RecentRejects:
-    """The rejects of the newest windows of a checkpoint.
-
-    Args:
-        run_start: The first window that may count.
-        last_committed: The newest window that counts.
-    """
+    """The rejects of the newest windows of a checkpoint, from run_start to last_committed."""
     first = max(last_committed - REJECT_WINDOWS + 1, run_start, 1)
     recent = RecentRejects()
     for window in committed_windows(storage.objects(checkpoint), first) if last_committed else ():
@@ -305,12 +300,7 @@ def exceeded_limits(reading: CheckpointReading, limits: AlertSettings, recent: R
 
 
 def figures_of(reading: CheckpointReading, limits: AlertSettings, recent: RecentRejects) -> Iterator[Finding]:
-    """The figures that limits are compared with.
-
-    Args:
-        reading: The checkpoint; one that cannot be read has no figures.
-        recent: The rejects of its newest windows.
-    """
+    """The figures that limits are compared with; a checkpoint that cannot be read has none."""
     if reading.snapshot is None:
         return
     if limits.freshness_millis is not None:

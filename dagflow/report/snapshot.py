@@ -71,8 +71,6 @@ class HeldGroup:
     """Windows whose records wait to be merged, and are not in their table yet.
 
     Attributes:
-        first_window: The first of them.
-        files: The files that hold their records.
         since_ms: When the first window was committed, in milliseconds since 1970.
     """
 
@@ -172,8 +170,7 @@ class RunSnapshot:
         progress: What the run has in hand, and how fast it reads; of a journal, what the heartbeat of the run at work
             said last, a few seconds ago. None where no run is at work, or it has not said anything of it: one that
             starts, or a replay.
-        last_planned: Id of the last window that was planned, 0 for none.
-        last_committed: Id of the last window that was committed, 0 for none.
+        last_planned, last_committed, last_published: Ids of windows, 0 for none.
         decisions: The newest changes of partition counts; only of a journal.
         waiting_bytes: Bytes of records in progress that all runs together have left to wait for their end.
         cut_bytes: Bytes of records that all runs together have read before the rest of the records was there, and again
@@ -199,10 +196,7 @@ class RunSnapshot:
         phase_s: Seconds that the phases of published windows took together, by phase; see PHASES.
         corrections: The newest corrections of outputs: of a run those that it has made.
         old_rows: What outputs have of earlier versions of files; None where that was not looked for.
-        last_published: Id of the last window that was published, 0 for none.
         run_start: The first window of the newest run that has committed new input; 0 for none.
-        last_committed_ms: When the last window was committed, in milliseconds since 1970; 0 for none.
-        last_published_ms: When the last window was published; 0 for none.
         all_runs: All runs on the checkpoint together, as `status` shows them; only of a live run.
     """
 

@@ -35,11 +35,7 @@ RATE_POINTS = 50
 
 
 class Rate:
-    """Growth of one figure per second, over the last few seconds.
-
-    Args:
-        window_s: Over how many seconds the growth is averaged.
-    """
+    """Growth of one figure per second, over the last window_s seconds."""
 
     def __init__(self, window_s: float = RATE_WINDOW_S) -> None:
         self._window_s = window_s
@@ -120,16 +116,7 @@ class RunStatistics:
         backlog_bytes: int = 0,
         backlog_blocks: int | None = 0,
     ) -> RunSnapshot:
-        """The current figures of the run.
-
-        Args:
-            state: "running", "completed" or "stopped".
-            backlog: Tuples that wait to be processed, by stage head.
-            running: Windows whose tasks run, in order.
-            whole: How much the run will read, where that is known.
-            backlog_bytes: Bytes of input that are known and not committed.
-            backlog_blocks: The blocks that these bytes are in; None where some are not known to be cut yet.
-        """
+        """The current figures of the run; RunSnapshot says what the arguments are."""
         seconds = time.monotonic() - self._started
         own = OwnFigures(journal.facts)
         counters, busy_s = own.counters(self._counters), own_sums(self._busy_s)

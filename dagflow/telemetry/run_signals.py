@@ -5,18 +5,22 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.metadata
+import socket
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
 
 from dagflow.errors import DagflowError, RunStoppedError
 from dagflow.frozen import frozen
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
 from dagflow.plan.logical import LogicalPlan
-from dagflow.report.reading import LiveSource, recent_rejects
+from dagflow.report.endpoints import ENDPOINTS, Answer
+from dagflow.report.reading import LiveSource, Source, recent_rejects
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
@@ -26,13 +30,6 @@ from dagflow.telemetry.event_queue import CLOSE_S
 if TYPE_CHECKING:
     from dagflow.telemetry.lineage import DatasetLocations, LineageReporter
     from dagflow.telemetry.traces import TraceReporter
-import socket
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
-
-from dagflow.report.endpoints import ENDPOINTS, Answer
-from dagflow.report.reading import Source
 
 MOST_CONNECTIONS = 32
 """Each takes a thread and a descriptor of the run; further ones are closed at once."""
@@ -132,11 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @frozen
 class MetricsAddress:
-    """Where a run serves its metrics.
-
-    Attributes:
-        port: The port; 0 for any that is free.
-    """
+    """Where a run serves its metrics; port 0 is any that is free."""
 
     host: str
     port: int

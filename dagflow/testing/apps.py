@@ -153,13 +153,7 @@ def run_app(
 
 
 class AppFolder:
-    """An empty directory with the files of a test, in which an app runs; a context that removes it again.
-
-    Args:
-        app: The app's file, or an App.
-        files: The content of each input file, by its path as the app sees it; text is UTF-8.
-        set: Properties to set on top of an app file.
-    """
+    """An empty directory with the files of a test, in which an app runs, as run_app says; a context that removes it."""
 
     def __init__(
         self, app: str | os.PathLike[str] | HasPlan, files: Mapping[str, bytes | str], *, set: Overrides = ()
@@ -216,15 +210,7 @@ class AppFolder:
         return replace(plan, attributes=attributes)
 
     def run(self, plan: LogicalPlan | None = None) -> RunSnapshot:
-        """Run the app, or continue a run that was killed here.
-
-        Args:
-            plan: The result of plan(); a new one by default.
-
-        Raises:
-            ValueError: The app publishes elsewhere.
-            DagflowError: The app has mistakes, or the run failed.
-        """
+        """Run the app, or continue a run that was killed here; without the result of plan(), a new plan is made."""
         self._plan = plan or self.plan()
         return run(self._plan, RunOptions(output_bounds=self._bounds()), runtime=InlineRuntime)
 

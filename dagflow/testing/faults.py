@@ -103,14 +103,7 @@ def watched_disk(root: str, faults: CrashPoint) -> Iterator[None]:
 
 @contextlib.contextmanager
 def crashing_disk(root: str, at: int = 0) -> Iterator[CrashPoint]:
-    """Count every call that changes a name below a local directory, and crash before the k-th; see watched_disk.
-
-    Args:
-        at: The index of the call, counted from 1; 0 for none.
-
-    Yields:
-        The counter, which shows whether the crash has occurred.
-    """
+    """Count every call that changes a name below a local directory, and crash before one; see watched_disk."""
     faults = CrashPoint(at)
     with watched_disk(root, faults):
         yield faults
