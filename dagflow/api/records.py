@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dagflow.api.columns.column_values import columns_of, columns_to_arrow, mappings_of, require_columns
+from dagflow.api.columns.column_values import columns_of, columns_to_arrow, mappings_of, require_columns, without_views
 from dagflow.frozen import frozen
 from dagflow.late import compute as pc
 from dagflow.storage.columns import flags_of
@@ -150,11 +150,14 @@ class RecordBatch:
         delimiters: Delimiters = LINE_FEED,
         origin: Origin | None = None,
     ) -> None:
-        """Wrap columns, or raw records, each of them followed by its delimiter and none of them null."""
+        """Wrap columns, or raw records, each of them followed by its delimiter and none of them null.
+
+        Columns of views of text and bytes become columns of text and bytes.
+        """
         if (arrow is None) == (framed is None):
             raise ValueError("a record batch is made from arrow or from framed records, not from both")
         # One of the two exists from the start; pyarrow has no types to express that.
-        self._arrow: Any = arrow
+        self._arrow: Any = None if arrow is None else without_views(arrow)
         self._framed: Any = framed
         self.delimiters = delimiters
         self.origin = origin

@@ -153,3 +153,27 @@ def test_columns_beside_the_record_cannot_be_framed() -> None:
     batch = RecordBatch.from_records([{"record": b"a", "n": 1}])
     with pytest.raises(KeyError, match="not raw; they have columns: record, n"):
         batch.framed()
+
+
+def test_views_of_text_and_bytes_become_text_and_bytes_wherever_they_are() -> None:
+    """As polars and DuckDB give them; Arrow takes no rows of views, and dagflow's operators do."""
+    values = {
+        "text": ("a", pa.string_view(), pa.string()),
+        "bytes": (b"a", pa.binary_view(), pa.binary()),
+        "list": (["a"], pa.list_(pa.string_view()), pa.list_(pa.string())),
+        "struct": ({"x": {"y": b"a"}}, *(pa.struct({"x": pa.struct({"y": k()})}) for k in (pa.binary_view, pa.binary))),
+        "number": (1, pa.int8(), pa.int8()),
+    }
+    given = {name: pa.array([None, value], kind) for name, (value, kind, _) in values.items()}
+    schema = pa.schema({name: kind for name, (_, _, kind) in values.items()})
+    whole = RecordBatch.from_records([dict.fromkeys(values, 1)] * 2)
+    for batch in (RecordBatch(pa.record_batch(given)), whole.derive(pa.record_batch(given))):
+        assert batch.to_arrow().schema == schema
+        assert batch.take(np.array([1])).to_pylist() == [{name: value for name, (value, *_) in values.items()}]
+
+
+def test_columns_without_views_are_those_that_were_given() -> None:
+    """The names of items, and what is said of fields, stay."""
+    kind = pa.list_(pa.field("element", pa.string(), nullable=False, metadata={"a": "b"}))
+    arrow = pa.record_batch([pa.array([["a"]], kind)], pa.schema([pa.field("c", kind)], {"of": "all"}))
+    assert RecordBatch(arrow).to_arrow() is arrow
