@@ -1,7 +1,7 @@
 """The frames of the journal: a header line with a checksum, then compressed JSON.
 
 All that the journal persists are dataclasses. A bytes field becomes base64 text, a tuple becomes a list, and a key of a
-mapping becomes text. A field of type Any must have JSON values, or what compressed() returns.
+mapping becomes text. A field of type Any must have JSON values, or be Compressed.
 """
 
 from __future__ import annotations
@@ -48,12 +48,15 @@ class TornError(JournalError):
 
 
 class Compressed:
-    """A JSON value in its written form, compressed: a small part of the size of its Python objects."""
+    """A JSON value that is kept in memory in its written form, compressed: a small part of its Python objects' size.
+
+    Later it becomes a part of encode()'s argument.
+    """
 
     __slots__ = ("_body",)
 
-    def __init__(self, text: bytes) -> None:
-        self._body = isal_zlib.compress(text, _LEVEL)
+    def __init__(self, value: Any) -> None:
+        self._body = isal_zlib.compress(_written(value), _LEVEL)
 
     @property
     def text(self) -> bytes:
@@ -70,18 +73,13 @@ def encode(value: Any, roots: Roots = NO_ROOTS) -> bytes:
     return b"%s%d %d %08x\n" % (_MAGIC, FORMAT_VERSION, len(body), zlib.crc32(body)) + body
 
 
-def compressed(value: Any) -> Compressed:
-    """Compress a JSON value that is kept in memory, and later becomes a part of encode()'s argument."""
-    return Compressed(_written(value))
-
-
 def as_read(value: Any) -> Any:
     """A JSON value as decode() returns it after encode(): with lists in place of tuples."""
     return _read(_written(value))
 
 
 def decompressed(value: Any) -> Any:
-    """The value that was given to compressed(); any other value unchanged."""
+    """The value that was given to Compressed; any other value unchanged."""
     return _read(value.text) if isinstance(value, Compressed) else value
 
 

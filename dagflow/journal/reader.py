@@ -389,14 +389,13 @@ def _covered(names: Sequence[str]) -> dict[str, str]:
     """The archives whose windows are all in another archive, each with that archive."""
     ranges = {name: window_range(name) for name in names}
     covered: dict[str, str] = {}
+    cover = ""
     # By first window, the longest first: covered archives come after those that cover them.
-    reach, last_name = 0, ""
-    for name, (first, last) in sorted(ranges.items(), key=lambda item: (item[1][0], -item[1][1])):
-        if last_name and last <= reach and first >= ranges[last_name][0]:
-            covered[name] = last_name
-            continue
-        if last > reach:
-            reach, last_name = last, name
+    for name in sorted(ranges, key=lambda name: (ranges[name][0], -ranges[name][1])):
+        if cover and ranges[name][1] <= ranges[cover][1]:
+            covered[name] = cover
+        else:
+            cover = name
     return covered
 
 

@@ -21,7 +21,7 @@ from dagflow.api.sources import SourceRange, is_source_range
 from dagflow.api.transactions import ColumnChange
 from dagflow.errors import ANOTHER_CHECKPOINT, JournalError, own_name, text_of
 from dagflow.frozen import frozen
-from dagflow.journal.frames import compressed, decompressed
+from dagflow.journal.frames import Compressed, decompressed
 from dagflow.journal.saved_state import CommittedState, ControlState
 from dagflow.metrics.counters import Counters
 from dagflow.storage.location import name_of, redacted
@@ -316,7 +316,7 @@ def encode_tuples(kind: Any, tuples: list[Any]) -> Any:
         else:
             groups.append(_encoded_rows(kind, list(group)))
     # A plan is held until its window is published; names and numbers as Python objects would take 150 bytes a file.
-    return compressed(encoded)
+    return Compressed(encoded)
 
 
 def _encoded_batch(batch: TupleBatch) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.errors import ANOTHER_CHECKPOINT, JournalError
-from dagflow.journal.frames import FORMAT_VERSION, TornError, compressed, decode, decode_all, decompressed, encode
+from dagflow.journal.frames import FORMAT_VERSION, Compressed, TornError, decode, decode_all, decompressed, encode
 
 JSON = st.recursive(
     st.none()
@@ -28,8 +28,8 @@ def test_frames_say_what_was_encoded(values: list[object]) -> None:
 @given(value=JSON, beside=JSON)
 def test_a_compressed_value_is_written_as_if_it_were_not(value: object, beside: object) -> None:
     """Whatever it is and whatever stands beside it, readers cannot tell, and its holder can open it."""
-    assert decode(encode([compressed(value), beside]), "x") == [value, beside]
-    assert decompressed(compressed(value)) == value
+    assert decode(encode([Compressed(value), beside]), "x") == [value, beside]
+    assert decompressed(Compressed(value)) == value
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, -0.0, 5e-324])
@@ -37,8 +37,8 @@ def test_numbers_that_json_does_not_know_come_back(number: float) -> None:
     """None of them becomes null, wherever it stands: a record of the user's may hold it."""
     value = {"a": [None, {"b": number}], "c": [[number]], "d": [1, "e", number]}
     assert repr(decode(encode(value), "x")) == repr(value)
-    assert repr(decode(encode([compressed(value), None]), "x")) == repr([value, None])
-    assert repr(decompressed(compressed(value))) == repr(value)
+    assert repr(decode(encode([Compressed(value), None]), "x")) == repr([value, None])
+    assert repr(decompressed(Compressed(value))) == repr(value)
 
 
 @given(value=JSON, data=st.data())
