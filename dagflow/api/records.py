@@ -117,10 +117,6 @@ class Origin:
         """The origin of the records that an index array, a mask or a slice selects."""
         return Origin(self.blocks, self.starts, self.base, self.block_codes, (*self.selections, selection))
 
-    def without_offsets(self) -> Origin:
-        """The same blocks, with the position of each record unknown."""
-        return Origin(self.blocks)
-
     def materialized(self, count: int) -> Origin:
         """The same origin with every selection applied, fit to be sent to another process."""
         offsets = None if self.starts is None else self.offsets(count)
@@ -320,7 +316,7 @@ class RecordBatch:
         """
         if arrow.num_rows == len(self):
             return self.with_columns(arrow)
-        origin = None if self.origin is None else self.origin.without_offsets()
+        origin = None if self.origin is None else Origin(self.origin.blocks)
         return RecordBatch(arrow, delimiters=Delimiters(self.delimiters.table[:1]), origin=origin)
 
     def offsets(self) -> npt.NDArray[np.int64]:

@@ -14,17 +14,9 @@ PROBED_BYTES: Final = 1 << 10
 """How many bytes at each end count: a page of the file is read in any case."""
 
 
-_INODES: Final = 1 << 64
-
-
 def file_id_of(inode: int) -> int:
     """An inode number as signed 64 bits, which versions have room for: some mounts have numbers of 2**63 and more."""
-    return inode - _INODES if inode >= _INODES >> 1 else inode
-
-
-def inode_of(file_id: int) -> int:
-    """The inode number that was given to file_id_of()."""
-    return file_id % _INODES
+    return inode - (1 << 64) if inode >= 1 << 63 else inode
 
 
 def fingerprint(path: str | bytes, size_bytes: int, file_id: int = 0) -> int:
@@ -42,7 +34,7 @@ def fingerprint(path: str | bytes, size_bytes: int, file_id: int = 0) -> int:
     except OSError:
         return UNKNOWN
     try:
-        if file_id and os.fstat(descriptor).st_ino != inode_of(file_id):
+        if file_id and file_id_of(os.fstat(descriptor).st_ino) != file_id:
             return UNKNOWN
         return fingerprint_at(descriptor, size_bytes)
     finally:
