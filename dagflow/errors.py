@@ -39,6 +39,9 @@ ANOTHER_TABLE = "let the app name another table, and start over with --fresh; th
 ANOTHER_CHECKPOINT = "start over with another checkpoint and other outputs; the published output stays"
 """Advice where a journal cannot be read: what it has published is not known, and --fresh cannot remove it."""
 
+FROM_A_COPY = f"restore the checkpoint from a copy, or {ANOTHER_CHECKPOINT}"
+"""Advice where a journal is damaged."""
+
 PUT_BACK = f"put the source files back, and {ANOTHER_CHECKPOINT}"
 """Advice where --fresh is refused, because an operator has removed the source files."""
 

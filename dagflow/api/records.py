@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dagflow.api.columns.column_values import columns_of, columns_to_arrow, mappings_of, require_columns, without_views
+from dagflow.api.columns.column_values import columns_of, columns_to_arrow, mappings_of, require_columns, with_leaves
 from dagflow.frozen import frozen
 from dagflow.late import compute as pc
 from dagflow.storage.columns import flags_of
@@ -33,6 +33,31 @@ class BatchTooLargeError(ValueError):
 def _selected(values: npt.NDArray[Any], selection: Any) -> npt.NDArray[Any]:
     # By positions: by a mask NumPy takes up to three times as long.
     return values[np.flatnonzero(flags_of(selection)) if isinstance(selection, pa.BooleanArray) else selection]
+
+
+_VIEW = "_view"
+"""Occurs in the names of all types of views."""
+
+_PLAIN_BY_VIEW = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+
+
+def _without_views(arrow: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns, with text and bytes in place of views of them, which take() and other functions of Arrow lack."""
+    # The text of a schema takes a sixth of the time of a look at each type.
+    if _VIEW not in arrow.schema.to_string(show_field_metadata=False, show_schema_metadata=False):
+        return arrow
+    columns = [*map(_plain, arrow.columns)]
+    fields = [field.with_type(column.type) for field, column in zip(arrow.schema, columns, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, arrow.schema.metadata))
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if _VIEW not in str(kind):
+        return column
+    if pa.types.is_dictionary(kind):
+        return pa.DictionaryArray.from_arrays(column.indices, _plain(column.dictionary), ordered=kind.ordered)
+    return column.cast(with_leaves(kind, lambda leaf: _PLAIN_BY_VIEW.get(leaf, leaf)))
 
 
 @frozen
@@ -153,7 +178,7 @@ class RecordBatch:
         if (arrow is None) == (framed is None):
             raise ValueError("a record batch is made from arrow or from framed records, not from both")
         # One of the two exists from the start; pyarrow has no types to express that.
-        self._arrow: Any = None if arrow is None else without_views(arrow)
+        self._arrow: Any = None if arrow is None else _without_views(arrow)
         self._framed: Any = framed
         self.delimiters = delimiters
         self.origin = origin

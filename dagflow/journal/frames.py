@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from isal import isal_zlib
 
-from dagflow.errors import ANOTHER_CHECKPOINT, JournalError
+from dagflow.errors import ANOTHER_CHECKPOINT, FROM_A_COPY, JournalError
 from dagflow.storage.location import Roots
 
 FORMAT_VERSION = 2
@@ -40,11 +40,7 @@ class TornError(JournalError):
 
     def damage(self, what: str) -> JournalError:
         """The error to raise if the object must have been whole, because something was written that relies on it."""
-        return JournalError(
-            f"{self.message.removesuffix(WRITER_DIED)}: {what}",
-            url=self.url,
-            hint=f"restore the checkpoint from a copy, or {ANOTHER_CHECKPOINT}",
-        )
+        return JournalError(f"{self.message.removesuffix(WRITER_DIED)}: {what}", url=self.url, hint=FROM_A_COPY)
 
 
 class Compressed:
@@ -138,11 +134,8 @@ def _value_of(frame: bytes, url: str, roots: Roots) -> Any:
     assert header is not None
     body = frame[header.end() :]
     if zlib.crc32(body) != int(header[3], 16):
-        raise JournalError(
-            "the checksum does not fit the bytes: the object was damaged after it was written",
-            url=url,
-            hint=f"restore the checkpoint from a copy, or {ANOTHER_CHECKPOINT}",
-        )
+        what = "the checksum does not fit the bytes: the object was damaged after it was written"
+        raise JournalError(what, url=url, hint=FROM_A_COPY)
     return roots.expand_all(_read(isal_zlib.decompress(body)))
 
 

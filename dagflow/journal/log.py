@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dagflow.errors import ANOTHER_CHECKPOINT, AlreadyExistsError, FencedError, JournalError, MissingError, StorageError
+from dagflow.errors import FROM_A_COPY, AlreadyExistsError, FencedError, JournalError, MissingError, StorageError
 from dagflow.journal.events import Event, Fence, JournalHolder, Record
 from dagflow.journal.frames import TornError, decode, decode_all, encode, from_json, to_json
 from dagflow.journal.heartbeat import newest_heartbeat
@@ -89,11 +89,7 @@ def load(store: ObjectStore) -> LoadedLog:
         except _MovedError as error:
             # A running driver takes snapshots and removes the records that they cover; the next attempt finds those.
             if attempt == _LOADS:
-                raise JournalError(
-                    str(error),
-                    url=redacted(store.url),
-                    hint=f"restore the checkpoint from a copy, or {ANOTHER_CHECKPOINT}",
-                ) from error
+                raise JournalError(str(error), url=redacted(store.url), hint=FROM_A_COPY) from error
     raise AssertionError("unreachable")
 
 

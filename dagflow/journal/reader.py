@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from dagflow.errors import ANOTHER_CHECKPOINT, JournalError, MissingError, MissingJournalError
+from dagflow.errors import FROM_A_COPY, JournalError, MissingError, MissingJournalError
 from dagflow.frozen import frozen
 from dagflow.journal.frames import WRITER_DIED, TornError, decode, encode, frames_of, from_json, to_json
 from dagflow.journal.log import LOG, SNAPSHOTS, Log, is_whole, load, number_of, slot_name
@@ -217,7 +217,7 @@ def _require_forgotten(store: ObjectStore, state: JournalState, first: int, end:
         raise JournalError(
             f"the archive of {f'windows {first} to {end - 1}' if first < end - 1 else f'window {first}'} is missing",
             url=redacted(f"{store.url}/{archive_directory(state)}"),
-            hint=f"restore the checkpoint from a copy, or {ANOTHER_CHECKPOINT}",
+            hint=FROM_A_COPY,
         )
 
 

@@ -260,23 +260,6 @@ def type_name(type: object) -> str:
     return str(type).replace("decimal128(", "decimal(").replace("date32[day]", "date32").replace(", tz=", ", ")
 
 
-_PLAIN_BY_VIEW = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-_VIEW_IDS = frozenset(view.id for view in _PLAIN_BY_VIEW)
-
-
-def without_views(arrow: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns, with text and bytes in place of views of them, which take() and other functions of Arrow lack."""
-    if not any(map(_has_views, arrow.schema.types)):
-        return arrow
-    plain = (with_leaves(kind, lambda leaf: _PLAIN_BY_VIEW.get(leaf, leaf)) for kind in arrow.schema.types)
-    fields = [field.with_type(kind) for field, kind in zip(arrow.schema, plain, strict=True)]
-    return arrow.cast(pa.schema(fields, arrow.schema.metadata))
-
-
-def _has_views(kind: pa.DataType) -> bool:
-    return "_view" in str(kind) if kind.num_fields else kind.id in _VIEW_IDS
-
-
 def require_columns(names: Mapping[str, Any]) -> None:
     """Refuse records without any column."""
     if not names:
