@@ -170,6 +170,8 @@ class SideInput(Capability):
     Guarantee: a window sees one version of the data, in all partitions, however often it runs, also after a crash. A
     window that was not committed when a run failed is planned again by the next run, with the data as it is then.
 
+    Both methods raise a DagflowError where the data cannot be read, or is not what the operator needs.
+
     Source:
         The role is that of a side input in Apache Beam.
     """
@@ -180,18 +182,11 @@ class SideInput(Capability):
 
         Returns:
             A short text that differs if the data does; it is journaled, and shown.
-
-        Raises:
-            DagflowError: The data cannot be looked at.
         """
 
     @abstractmethod
     def read_side_input(self, storage: StorageContext) -> bytes:
-        """Called in the driver when the version is a new one: the data, in a form that tasks read.
-
-        Raises:
-            DagflowError: The data cannot be read, or is not what the operator needs.
-        """
+        """Called in the driver when the version is a new one: the data, in a form that tasks read."""
 
 
 def read_consistently(operator: SideInput, storage: StorageContext, version: str) -> tuple[str, bytes]:

@@ -92,7 +92,10 @@ class WindowLimits:
 
 
 class InputOperator(ControlOperator):
-    """A control operator at the head of an app: it has no input ports and creates the tuples."""
+    """A control operator at the head of an app: it has no input ports and creates the tuples.
+
+    A DagflowError is raised where the input, or what is known of it, cannot be looked at.
+    """
 
     def emit_tuples(self) -> None:
         """Emit the tuples that there are now; called once or more per window.
@@ -116,11 +119,7 @@ class InputOperator(ControlOperator):
         """Look for new input at once; called while following, on request."""
 
     def without_files(self) -> Sequence[str]:
-        """Called at the end of a run to completion: its locations, if no run has found a file in any of them.
-
-        Raises:
-            DagflowError: What was found cannot be looked up.
-        """
+        """Called at the end of a run to completion: its locations, if no run has found a file in any of them."""
         return ()
 
     def estimate(self, within_s: float, storage: StorageContext) -> InputEstimate:
@@ -128,9 +127,6 @@ class InputOperator(ControlOperator):
 
         Args:
             within_s: Seconds after which to stop, with what was counted by then.
-
-        Raises:
-            DagflowError: The input cannot be looked at.
         """
         return InputEstimate()
 
@@ -147,9 +143,6 @@ class InputOperator(ControlOperator):
         Returns:
             Whether a scan now would take the file, apart from what earlier runs have taken; and a sentence that says
             why, with the property that decides. None where it takes no files.
-
-        Raises:
-            StorageError: The store failed.
         """
         return None
 
@@ -164,9 +157,6 @@ class InputOperator(ControlOperator):
         Returns:
             When the newest version of the file was taken, in milliseconds since 1970; 0 where none is known. None where
             it takes no files.
-
-        Raises:
-            DagflowError: The state cannot be read.
         """
         return None
 

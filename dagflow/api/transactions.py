@@ -145,7 +145,10 @@ class UnversionedState(TargetState):
 
 
 class ReplayableState(TargetState):
-    """A target at one moment in which files can be replaced by others."""
+    """A target at one moment in which files can be replaced by others.
+
+    A StorageError is raised where the target cannot be read, a DagflowError where its files cannot be replaced.
+    """
 
     @property
     @abstractmethod
@@ -157,10 +160,6 @@ class ReplayableState(TargetState):
         """The files of earlier windows, among these, whose rows could not leave if all of them were replaced.
 
         It does not show them, or not as they were written, and does not know what became of their rows either.
-
-        Raises:
-            StorageError: The target cannot be read.
-            DagflowError: Files of the target cannot be replaced.
         """
 
     def beside(self, files: Sequence[PendingFile]) -> Mapping[str, Collection[str]]:
@@ -168,9 +167,6 @@ class ReplayableState(TargetState):
 
         Returns:
             By the name of each merged file, also of others, the names of those that the target cannot show again.
-
-        Raises:
-            StorageError: The target cannot be read.
         """
         return {}
 
@@ -287,11 +283,7 @@ class Target(FileTarget):
         """
 
     def sync(self) -> None:
-        """Called after a window was added if the app has durability: power: make it survive a power loss.
-
-        Raises:
-            StorageError: The window may not survive a power loss.
-        """
+        """Called after a window was added if the app has durability: power: make it survive a power loss."""
 
 
 class TransactionalSink(Capability):
