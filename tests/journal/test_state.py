@@ -20,7 +20,7 @@ from dagflow.journal.events import (
     ReplayDone,
     WindowReplay,
 )
-from dagflow.journal.frames import compressed, decode, encode, from_json, to_json
+from dagflow.journal.frames import Compressed, decode, encode, from_json, to_json
 from dagflow.journal.journal import Journal
 from dagflow.journal.reader import JournalRetention, all_windows, published_urls, read_state
 from dagflow.journal.saved_state import (
@@ -401,7 +401,7 @@ def test_a_record_of_another_form_is_refused(value: object, complaint: str) -> N
 
 def test_compressed_tuples_are_written_as_if_they_were_not() -> None:
     """Readers cannot tell how the driver held them."""
-    plan = plan_of(1, compressed([["a", 1]]))
+    plan = plan_of(1, Compressed([["a", 1]]))
     assert from_json(WindowPlan, decode(encode(to_json(plan)), "x"), "x") == plan_of(1, [["a", 1]])
 
 
