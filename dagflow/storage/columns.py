@@ -60,11 +60,15 @@ def borders_of(values: pa.BinaryArray | pa.StringArray) -> npt.NDArray[np.int32]
     return np.frombuffer(values.buffers()[1], np.int32)[values.offset :][: len(values) + 1]
 
 
+def bytes_of(values: pa.BinaryArray | pa.StringArray) -> npt.NDArray[np.uint8]:
+    """The bytes of the values, one behind the other, as they are in the array's buffer from the first border on."""
+    borders = borders_of(values)
+    return np.frombuffer(values.buffers()[2] or b"", np.uint8)[borders[0] : borders[-1]]
+
+
 def is_ascii(values: pa.BinaryArray | pa.StringArray) -> bool:
     """Whether all bytes of the values are ASCII, as far as their buffer shows, also those under a null."""
-    borders = borders_of(values)
-    content = np.frombuffer(values.buffers()[2] or b"", np.uint8)[borders[0] : borders[-1]]
-    return int(content.max(initial=0)) < 128
+    return int(bytes_of(values).max(initial=0)) < 128
 
 
 def flags_of(column: pa.BooleanArray | pa.ChunkedArray) -> npt.NDArray[np.bool_]:

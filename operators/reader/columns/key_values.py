@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from dagflow.api.properties import Columns
 from dagflow.late import compute as pc
-from dagflow.storage.columns import borders_of
+from dagflow.storage.columns import borders_of, bytes_of
 from operators.reader.scanning.search import NONE, Positions, contains, escaped_positions, occurrences, positions_of
 
 
@@ -90,7 +90,7 @@ def with_marks(texts: pa.StringArray, separator: str, assignment: str) -> tuple[
         The texts, or None if no separator is inside of quotes; and the rows with a quote that does not end a pair.
     """
     borders = borders_of(texts).astype(np.int64)
-    data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)[borders[0] : borders[-1]]
+    data = bytes_of(texts)
     borders -= borders[0]
     if not contains(data, _QUOTE):
         return None, NONE

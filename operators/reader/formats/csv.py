@@ -16,7 +16,7 @@ from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
 from dagflow.late import compute as pc
-from dagflow.storage.columns import borders_of
+from dagflow.storage.columns import borders_of, bytes_of
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import (
     UNKNOWN_SIZE,
@@ -416,7 +416,7 @@ class Csv(Delimited, PreScanned):
         # A part: a batch that was framed counts the newline that a last row has not.
         framed = batch.slice(0, len(batch)).framed()
         borders = borders_of(framed).astype(np.int64)
-        data = np.frombuffer(framed.buffers()[2], np.uint8)[borders[0] : borders[-1]]
+        data = bytes_of(framed)
         reasons = dict(rows_with_strays(data, borders - borders[0], self._dialect))
         is_comment = self._are_comments(batch)
         reasons = {row: why for row, why in reasons.items() if not is_comment[row]}

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from dagflow.api.records import RecordBatch
-from dagflow.storage.columns import borders_of
+from dagflow.storage.columns import borders_of, bytes_of
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.formats.lines import Lines
@@ -17,12 +17,10 @@ from operators.reader.scanning.charset import Charset
 from operators.reader.scanning.search import (
     BackwardSearch,
     CodeUnits,
+    Positions,
     Terminators,
     active_escapes,
     escaped_positions,
-    find_newlines,
-    occurrences,
-    without_overlaps,
 )
 
 
@@ -52,17 +50,9 @@ class EscapedLines(Lines):
         encoded = charset.encode(self.escape) if charset else self.escape.encode()
         self._escape = int(self._unit.view(np.frombuffer(encoded, np.uint8))[0])
 
-    def _find(self, units: CodeUnits, is_at_end: bool) -> Terminators:
-        escaped = escaped_positions(units, self._escape)
-        if not len(escaped):
-            return super()._find(units, is_at_end)
-        if self.delimiter is None:
-            return find_newlines(units, is_at_end, int(self._pattern[0]), int(self._returns[0]), escaped)
-        starts = occurrences(units, self._pattern)
-        starts = starts[~np.isin(starts, escaped, assume_unique=True)]
-        if self._overlaps:
-            starts = without_overlaps(starts, len(self._pattern))
-        return Terminators(starts, starts + len(self._pattern))
+    def _find(self, units: CodeUnits, is_at_end: bool, escaped: Positions | None = None) -> Terminators:
+        own = escaped_positions(units, self._escape)
+        return super()._find(units, is_at_end, own if len(own) else escaped)
 
     def anchor(self, source: ByteSource, position: int, floor: int) -> int:
         backward = BackwardSearch(source, floor, self._unit, min(64, self.chunk_bytes))
@@ -78,7 +68,7 @@ def without_escapes(batch: RecordBatch, escape: int) -> RecordBatch:
     """The same records without their escapes, but for an escape at a record's end."""
     framed = batch.framed()
     borders = borders_of(framed)
-    data = np.frombuffer(framed.buffers()[2], np.uint8)[borders[0] : borders[-1]]
+    data = bytes_of(framed)
     ends = borders[1:] - borders[0] - batch.delimiters.lengths()
     gone = active_escapes(data, escape)
     gone = gone[~np.isin(gone, ends - 1, assume_unique=True)] if len(gone) else gone

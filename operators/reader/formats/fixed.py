@@ -13,7 +13,7 @@ from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import Size
 from dagflow.api.records import NO_DELIMITER, RecordBatch
 from dagflow.errors import RecordError
-from dagflow.storage.columns import borders_of
+from dagflow.storage.columns import borders_of, bytes_of
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, FileView
 from operators.reader.columns.fixed_fields import FixedFields
@@ -91,7 +91,7 @@ class Fixed(RecordFormat):
         if length < (needed := max(field.end for field in self.columns.values())):
             reason = f"the record has {length} bytes, and its columns {needed}"
             return Parsed(without_refused(batch, {0: reason}, accounting))
-        rows = np.frombuffer(framed.buffers()[2], np.uint8)[borders[0] : borders[-1]].reshape(len(batch), length)
+        rows = bytes_of(framed).reshape(len(batch), length)
         arrays: dict[str, pa.Array] = {}
         reasons: dict[int, str] = {}
         for name, field in self.columns.items():

@@ -123,10 +123,13 @@ class Lines(Delimited):
         parts = split(data, self.table[0][0], (0, CR if self.delimiter is None else 0))
         return parts
 
-    def _find(self, units: CodeUnits, is_at_end: bool) -> Terminators:
+    def _find(self, units: CodeUnits, is_at_end: bool, escaped: Positions | None = None) -> Terminators:
+        """The terminators, but for those at which the code unit is escaped, if any is."""
         if self.delimiter is None:
-            return find_newlines(units, is_at_end, int(self._pattern[0]), int(self._returns[0]))
+            return find_newlines(units, is_at_end, int(self._pattern[0]), int(self._returns[0]), escaped)
         starts = occurrences(units, self._pattern)
+        if escaped is not None:
+            starts = starts[~np.isin(starts, escaped, assume_unique=True)]
         if self._overlaps:
             starts = without_overlaps(starts, len(self._pattern))
         return Terminators(starts, starts + len(self._pattern))

@@ -15,7 +15,7 @@ import pyarrow as pa
 from dagflow.api.records import Delimiters, RecordBatch
 from dagflow.errors import RecordError
 from dagflow.frozen import frozen
-from dagflow.storage.columns import borders_of
+from dagflow.storage.columns import borders_of, bytes_of
 from operators.reader.columns.typing import why_not_text, without_refused
 from operators.reader.formats.base import ByteAccounting
 from operators.reader.scanning.search import BYTE, CodeUnit
@@ -140,7 +140,7 @@ def decoded(
     table = tuple(delimiter.decode(charset.name).encode() for delimiter in batch.delimiters.table)
     framed = batch.framed()
     borders = borders_of(framed)
-    data = np.frombuffer(framed.buffers()[2], np.uint8)[borders[0] : borders[-1]]
+    data = bytes_of(framed)
     try:
         if charset.name == "utf-8":
             framed.cast(pa.string())
