@@ -388,6 +388,7 @@ FOLLOWED = {
     "give the files instead: dagflow infer": BEFORE,
     "put a question mark in the place of each such byte": "cli/commands/test_init.py::"
     "test_files_that_an_app_cannot_name_are_refused",
+    "take --format lines": BEFORE,
     "write columns: … in their place": BEFORE,
     "give another name": BEFORE,
     "name a file": BEFORE,

@@ -187,7 +187,9 @@ def guess_app(location: str, heads: Sequence[FileHead], choose: Choose | None = 
         try:
             return _tried(FormatGuess(name, evidence=("--format asks for it",)), location, heads, ())
         except SpecError as error:
-            raise DagflowError(f"--format: {error.problems[0].message}") from error
+            message = error.problems[0].message
+            way = "take --format lines, and write this format with the option into the app"
+            raise DagflowError(f"--format: {message}", hint=way if "needs option" in message else "") from error
     kind = next(kind for kind in kinds if kind[0] == name)
     of_kind = [guess for _, guess in guesses if guess.kind == kind]
     # A file without quotes within quotes does not show how they are written.

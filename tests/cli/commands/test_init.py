@@ -389,6 +389,8 @@ def test_files_of_several_kinds_are_distinguished(folder: Path) -> None:
     assert "warning: in/c.csv seems to be something else (lines); give files of one kind only" in err
     code, _, err = invoke("init", "y", "--from", "in", "--format", "nope")
     assert (code, "--format: " in err, "there is no format 'nope'" in err) == (1, True, True)
+    code, _, err = invoke("init", "y", "--from", "in", "--format", "regex")
+    assert (code, "format 'regex' needs option 'pattern'\n    take --format lines, and write" in err) == (1, True)
     (folder / "in" / "a.csv").write_bytes(b"%PDF-1.7")
     for location, message in (("in/a.csv", "in/a.csv: it is PDF"), ("none", "none: no such file or directory")):
         code, _, err = invoke("init", "y", "--from", location)
