@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -10,10 +9,9 @@ import numpy as np
 
 from dagflow.frozen import frozen
 from dagflow.storage.location import Roots
-from operators.files.metadata import Column, FileVersion
+from operators.files.metadata import Column
 from operators.files.small_file_batch import SmallFileBatch
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.listing import ListedStats
 from operators.splitter.scan.scan_sources import Clock
 
 SMALL_PARTS = 16
@@ -84,21 +82,17 @@ class SmallFileBatcher:
         """Whether a file may grow, or not, as those in the batch."""
         return not len(self) or self._state.is_open == (self._may_grow and not etag)
 
-    def add(self, url: str, version: FileVersion, fingerprint: int = 0, discovered_ms: int = 0) -> None:
-        self._extend([url], ListedStats.of([version]), [fingerprint], discovered_ms)
-
-    def add_files(self, files: ListedFiles) -> None:
-        self._extend(files.urls, files.stats, files.fingerprints or [0] * len(files), files.discovered_ms)
-
-    def _extend(self, urls: Sequence[str], stats: ListedStats, fingerprints: Sequence[int], discovered_ms: int) -> None:
+    def add(self, files: ListedFiles) -> None:
+        """Add files that fit, of which all have an etag, or none."""
+        stats, count = files.stats, len(files)
         if not len(self):
-            self._begin(discovered_ms, is_open=self._may_grow and not stats.etags)
+            self._begin(files.discovered_ms, is_open=self._may_grow and not any(stats.etags[:1]))
         state = self._state
-        state.urls.extend(urls)
+        state.urls.extend(files.urls)
         state.sizes.extend(stats.size_bytes.tolist())
         state.mtimes.extend(stats.mtime_ns.tolist())
-        state.etags.extend(stats.etags or [""] * len(urls))
-        state.fingerprints.extend(fingerprints)
+        state.etags.extend(stats.etags or [""] * count)
+        state.fingerprints.extend(files.fingerprints or [0] * count)
         state.file_ids.extend(stats.file_ids.tolist())
         self._size_bytes += int(stats.size_bytes.sum())
 
@@ -108,15 +102,10 @@ class SmallFileBatcher:
         self._size_bytes = 0
 
     def count_fitting(self, sizes: Column) -> int:
-        """How many of these files, the first ones, fit, as has_room() decides for each in turn."""
+        """How many of these files, the first ones, fit; an empty batch takes any."""
         count = min(len(sizes), self._max_files - len(self))
         fits = int(np.searchsorted(np.cumsum(sizes) + self._size_bytes, self._max_bytes, side="right"))
         return max(min(count, fits), 0 if len(self) else 1)
-
-    def has_room(self, size_bytes: int) -> bool:
-        """Whether one more file of that size fits; an empty batch takes any."""
-        count = len(self)
-        return not count or (count < self._max_files and self._size_bytes + size_bytes <= self._max_bytes)
 
     def may_end_window(self, more_files: int = 0) -> bool:
         """Whether a window may end with a number of further files in the batch."""

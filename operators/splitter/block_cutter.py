@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dagflow.api.context import OWN_ID_BITS, OperatorContext, WindowBudget
 from dagflow.api.control import InputEstimate, WindowLimits
@@ -176,7 +177,7 @@ class BlockCutter:
         return [*([] if self._open is None else [self._open.url]), *self._batcher.urls]
 
     def begin(self, file: OpenFile, relative_path: str) -> bool:
-        """Announce a file if the window allows; its blocks come next.
+        """Announce a file that is no small new one if the window allows; its blocks come next.
 
         Args:
             file: The file; next_start is more than 0 for the tail of a file that grew.
@@ -189,9 +190,6 @@ class BlockCutter:
         supersedes = known.supersedes is not None
         if not self._admits(supersedes=supersedes):
             return False
-        is_new = not (is_begun or known.moved_from or supersedes)
-        if is_new and version.size_bytes <= self._batcher.max_small_bytes(file.block_size):
-            return self._begin_small(file, relative_path)
         # All corrections of a scan come together: an earlier window that runs again for one could not read another.
         if not (self._quota.take_file() or (self._corrects and supersedes)):
             return False
@@ -215,19 +213,6 @@ class BlockCutter:
             self._counters[names.FILES_COMPLETED] += 1
         return True
 
-    def _begin_small(self, file: OpenFile, relative_path: str) -> bool:
-        size_bytes = file.version.size_bytes
-        if not (self._batcher.has_room(size_bytes) and self._batcher.admits(file.version.etag)):
-            self.flush()
-        if not self._quota.take_small_files(np.array([size_bytes])) and self._batcher.may_end_window():
-            return False
-        if self.announces:
-            block_id = self._next_block_id + len(self._batcher)
-            self._announce(file, relative_path, block_id, int(size_bytes > 0))
-        self._count_small(1, int(size_bytes > 0), size_bytes)
-        self._batcher.add(file.url, file.version, file.continuation.fingerprint, file.discovered_ms)
-        return True
-
     def _announce(
         self, file: OpenFile, relative_path: str, first_id: int, blocks: int, *, is_directory: bool = False
     ) -> None:
@@ -244,30 +229,30 @@ class BlockCutter:
             )
         )
 
-    def _count_small(self, files: int, blocks: int, size_bytes: int) -> None:
-        self._counters[names.FILES] += files
-        self._counters[names.FILES_COMPLETED] += files
-        if blocks:
-            self._counters[names.BLOCKS_EMITTED] += blocks
-            self._counters[names.BYTES_EMITTED] += size_bytes
-
-    def begin_small_files(self, files: ListedFiles, block_size: int) -> int:
-        """Put the first files, as far as they are small, into batches if the window allows; without announcing them.
+    def begin_small_files(self, files: ListedFiles, block_size: int, relative_path: Callable[[int], str]) -> int | None:
+        """Put the first files, as far as they are small, into batches if the window allows.
 
         Args:
-            files: New files and directories, of which none that may grow has an etag; a directory takes no room.
+            files: New files and directories; a directory that is not announced takes no room.
+            relative_path: Gives the path of one of them, to be announced.
 
         Returns:
-            How many were taken, directories included.
+            How many were taken, directories included, 0 if the window is full; None where the first is neither small
+            nor a directory that takes no room.
         """
         if not self._admits(supersedes=False):
             return 0
-        if not self._batcher.admits(""):
-            self.flush()
         rows = np.flatnonzero(files.size_bytes >= 0)
         sizes = files.size_bytes[rows]
-        is_small = sizes <= self._batcher.max_small_bytes(block_size)
-        small = len(sizes) if is_small.all() else int(np.argmin(is_small))
+        is_next = sizes <= self._batcher.max_small_bytes(block_size)
+        if self.announces:
+            is_next &= rows == np.arange(len(rows))  # not behind a directory, which is announced before them
+        if files.stats.etags:
+            has_etag = files.stats.has_etag[rows]
+            is_next &= has_etag == has_etag[:1]
+        small = len(rows) if is_next.all() else int(np.argmin(is_next))
+        if small and not self._batcher.admits(files.stats[int(rows[0])].etag):
+            self.flush()
         done = 0
         while done < small:
             room = self._batcher.count_fitting(sizes[done:small])
@@ -282,11 +267,27 @@ class BlockCutter:
                 count = room
             if not count:
                 break
-            taken = sizes[done : done + count]
-            self._count_small(count, int(np.count_nonzero(taken)), int(taken.sum()))
-            self._batcher.add_files(files.take(rows[done : done + count]))
+            self._add_small(files, rows[done : done + count], block_size, relative_path)
             done += count
-        return len(files) if done == len(rows) else int(rows[done])
+        if self.announces:
+            return done if small else None
+        taken = len(files) if done == len(rows) else int(rows[done])
+        return taken if taken or small else None
+
+    def _add_small(
+        self, files: ListedFiles, rows: npt.NDArray[np.intp], block_size: int, relative_path: Callable[[int], str]
+    ) -> None:
+        if self.announces:
+            for block_id, row in enumerate(rows.tolist(), self._next_block_id + len(self._batcher)):
+                file = OpenFile(files.url(row), files.stats[row], block_size, discovered_ms=files.discovered_ms)
+                self._announce(file, relative_path(row), block_id, int(file.version.size_bytes > 0))
+        sizes = files.size_bytes[rows]
+        self._counters[names.FILES] += len(rows)
+        self._counters[names.FILES_COMPLETED] += len(rows)
+        if blocks := int(np.count_nonzero(sizes)):
+            self._counters[names.BLOCKS_EMITTED] += blocks
+            self._counters[names.BYTES_EMITTED] += int(sizes.sum())
+        self._batcher.add(files.take(rows))
 
     def flush(self, *, may_wait: bool = False) -> None:
         """Emit the batch as it is; with may_wait, a batch that is neither full nor old stays for a later window."""

@@ -16,6 +16,7 @@ from operators.files.compression import CUT_SUFFIXES, UnitSuffix
 from operators.files.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
 from operators.splitter.batching import SmallFileBatcher
 from operators.splitter.block_cutter import BlockCutter, CutterState, OpenFile
+from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.scan_roots import find_root
 from operators.splitter.scan.scan_sources import Clock, SystemClock
 
@@ -140,8 +141,12 @@ class FileSplitterBase(BlockSplitter):
         name = file.relative_path or url.rsplit("/", 1)[-1]
         if root.kind == "directory":
             return self._cutter.announce_directory(url, name, self.block_size)
-        stat = root.lister.stat(root.base)
-        return self._cutter.begin(OpenFile(url, stat or FileVersion(0), self.block_size), name)
+        version = root.lister.stat(root.base) or FileVersion(0)
+        listed = ListedFiles.single(root, root.base, version)
+        taken = self._cutter.begin_small_files(listed, self.block_size, lambda _: name)
+        if taken is None:
+            return self._cutter.begin(OpenFile(url, version, self.block_size), name)
+        return taken > 0
 
     def snapshot(self) -> NamedFilesState:
         shorten = self._context.storage.roots.shorten

@@ -349,16 +349,14 @@ class FileSplitterInput(BlockSplitter, InputOperator):
 
     def _take(self, files: ListedFiles) -> int:
         """Take the first files; returns how many, 0 if the window is full."""
-        is_alone = files.start > 0 or files.continuation != NO_CONTINUATION
+        taken: int | None = None
         if files.is_noted:
-            count = len(files)
+            taken = len(files)
             self._has_noted = True
-        elif is_alone or self._cutter.announces or (self._may_grow and files.stats.etags):
-            count = self._begin_each(files)
-        else:
+        elif not files.start and files.continuation == NO_CONTINUATION:
             self._enter_root(files.root.lister.url(files.root.base))
-            # 0 if the window is full, or the next file is not small.
-            count = self._cutter.begin_small_files(files, self.block_size) or self._begin_each(files.slice(0, 1))
+            taken = self._cutter.begin_small_files(files, self.block_size, files.relative_path)
+        count = int(self._begin(files)) if taken is None else taken
         if count:
             self._has_noted = self._has_noted or bool(files.notes)
             self._taken.record(files.slice(0, count), self._clock.now_millis())
@@ -370,24 +368,19 @@ class FileSplitterInput(BlockSplitter, InputOperator):
             self._cutter.flush()
             self._batch_root = root
 
-    def _begin_each(self, files: ListedFiles) -> int:
-        for index in range(len(files)):
-            if not (self._cutter.cut() and self._begin(files, index)):
-                return index
-        return len(files)
-
-    def _begin(self, files: ListedFiles, index: int) -> bool:
-        url, discovered_ms = files.url(index), files.discovered_ms
-        relative_path = files.relative_path(index) if self._cutter.announces else ""
-        if files.is_directory(index):
+    def _begin(self, files: ListedFiles) -> bool:
+        """Begin the first file."""
+        url, discovered_ms = files.url(0), files.discovered_ms
+        relative_path = files.relative_path(0) if self._cutter.announces else ""
+        if files.is_directory(0):
             return self._cutter.announce_directory(url, relative_path, self.block_size, discovered_ms)
         self._enter_root(url)
-        version = files.stats[index]
+        version = files.stats[0]
         is_begun = files.start > 0 or files.continuation.content_start > 0
         continuation = replace(
             files.continuation,
             is_open=self._may_grow and not (version.etag or files.is_over),
-            fingerprint=files.fingerprint(index),
+            fingerprint=files.fingerprint(0),
             tail_start=files.start - files.waiting_bytes,
             resumes=is_begun and not files.begins_at_cut,
         )

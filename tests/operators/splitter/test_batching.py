@@ -6,18 +6,23 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow.api.context import OperatorContext, WindowBudget
 from dagflow.api.ports import Emitter
+from dagflow.storage.context import StorageContext
 from operators import FileSplitterInput
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
 from operators.splitter.batching import SmallFileBatcher
+from operators.splitter.block_cutter import BlockCutter
 from operators.splitter.index.entries import decoded
 from operators.splitter.scan.listed_files import ListedFiles
+from operators.splitter.scan.listing import ListedStats
+from operators.splitter.scan.scan_roots import find_root
 from tests.manual_clock import ManualClock
 from tests.nightly import examples
 from tests.operators.splitter.splitter_driver import FollowingDriver, InProcessServices, SplitterDriver, write
@@ -80,15 +85,16 @@ def test_batches_are_the_same_for_the_same_listing(
     sizes: list[int], batch_files: int, batch_bytes: int, window_bytes: int
 ) -> None:
     """Every small file is in one batch, in order; two passes give the same batches, and none exceeds its bounds."""
+    root = find_root("/", StorageContext.default())
 
     def run() -> list[list[str]]:
         batcher = SmallFileBatcher(batch_bytes, batch_files, ManualClock())
         batches: list[list[str]] = []
         for number, size in enumerate(sizes):
             if size <= batcher.max_small_bytes(1000):
-                if not batcher.has_room(size):
+                if not batcher.count_fitting(np.array([size])):
                     batches.append([block for block in _urls(batcher.take(1))])
-                batcher.add(f"/in/{number}", FileVersion(size))
+                batcher.add(ListedFiles.single(root, b"/in/%d" % number, FileVersion(size)))
         return [*batches, list(_urls(batcher.take(1)))] if len(batcher) else batches
 
     batches = run()
@@ -137,14 +143,31 @@ def test_small_files_may_wait_for_their_batch_to_be_filled(tmp_path: Path) -> No
         assert window.blocks == []
 
 
+@pytest.mark.parametrize("ports", [("files_metadata_output", "blocks_metadata_output"), ("blocks_metadata_output",)])
+def test_files_with_and_without_an_etag_share_no_batch(ports: tuple[str, ...]) -> None:
+    """Only those without one may grow; announced or not, a call takes the first that are alike."""
+    announced: list[Any] = []
+    batches: list[Any] = []
+    context = OperatorContext(counters=Counter(), connected=frozenset(ports))
+    splitter = FileSplitterInput(files="/")
+    files: Emitter[Any] = splitter.files_metadata_output
+    blocks: Emitter[Any] = splitter.blocks_metadata_output
+    files.emit, blocks.emit = announced.append, batches.append
+    cutter = BlockCutter(files, blocks, context, SmallFileBatcher(1000, 10, ManualClock(), may_grow=True))
+    stats = ListedStats.of([FileVersion(1, etag=etag) for etag in ("e", "f", "", "")])
+    listed = ListedFiles(find_root("/", context.storage), [b"/a", b"/b", b"/c", b"/d"], stats)
+    for rest in (listed, listed.slice(2, 4)):
+        assert cutter.begin_small_files(rest, 1000, rest.relative_path) == 2
+    cutter.flush()
+    assert [(list(_urls(batch)), batch.is_open) for batch in batches] == [(["/a", "/b"], False), (["/c", "/d"], True)]
+    assert [file.first_block_id for file in announced] == ([1, 2, 3, 4] if cutter.announces else [])
+
+
 class OneByOne(FileSplitterInput):
-    """Takes files one at a time, as it does where an operator takes them in."""
+    """Takes files one at a time."""
 
     def _take(self, files: ListedFiles) -> int:
-        count = self._begin_each(files.slice(0, 1))
-        if count:
-            self._taken.record(files.slice(0, 1), self._clock.now_millis())
-        return count
+        return super()._take(files.slice(0, 1))
 
 
 def unheard(splitter: FileSplitterInput, services: InProcessServices) -> tuple[list[list[Any]], Any]:
