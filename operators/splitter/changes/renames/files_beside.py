@@ -137,12 +137,14 @@ class FilesBeside:
         """The decisions that count: a changed file waits for what is beside it, and other files there are not read."""
         for decision in decisions:
             self._read.pop(decision.file.name, None)
-        continuing = [decision.file.files for decision in decisions if decision.answer is Continuing.CONTINUES]
+        continuing = [decision for decision in decisions if decision.answer is Continuing.CONTINUES]
+        written = [(files.index_names[0], files.keys[0], files.stats[0].mtime_ns) for files in self._read.values()]
+        written += [(decision.file.name, decision.file.path, _written_ns(decision)) for decision in continuing]
         # When the oldest rotated logs were written, by the names of the logs and the forms of their paths.
         times: dict[tuple[bytes, bytes], int] = {}
-        for files in [*self._read.values(), *continuing]:
-            for origin in self._origins.get(files.index_names[0], ()):
-                log, mtime_ns = (origin, _form(files.keys[0])), files.stats[0].mtime_ns
+        for name, path, mtime_ns in written:
+            for origin in self._origins.get(name, ()):
+                log = origin, _form(path)
                 times[log] = min(times.get(log, mtime_ns), mtime_ns)
         left = [decision.file.name for decision in decisions if decision.answer in _OPEN]
         undecided = {origin for name in left for origin in self._origins.get(name, ())}
@@ -173,6 +175,12 @@ class FilesBeside:
         self._followed[path] = None
         if len(self._followed) > MOST_FOLLOWED:
             del self._followed[next(iter(self._followed))]
+
+
+def _written_ns(decision: FileDecision) -> int:
+    """When a rotated log was written: a program that compresses it may not keep its time."""
+    mtime_ns, version = decision.file.stat.mtime_ns, decision.version
+    return min(mtime_ns, version.entry.mtime_ns) if decision.is_content and version is not None else mtime_ns
 
 
 def _shown(path: bytes) -> str:

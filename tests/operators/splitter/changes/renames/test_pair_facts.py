@@ -13,6 +13,7 @@ import pytest
 from tests.nightly import by_day
 from tests.operators.splitter.changes.renames.restartable_splitter import RestartableSplitter
 from tests.operators.splitter.changes.renames.rotations import (
+    compress,
     compress_at_once,
     compress_later,
     copy_and_truncate,
@@ -216,6 +217,21 @@ def test_of_logs_that_begin_alike_the_oldest_goes_on(tmp_path: Path) -> None:
     found += splitter.scan(12)
     splitter.close()
     assert sorted(found) == [b"1", b"2", b"3", b"4", b"h", b"h", b"h"]
+
+
+def test_a_log_between_two_scans_is_read_whatever_time_a_compression_has(tmp_path: Path) -> None:
+    """The log before it was compressed when both were written, by a program that does not keep the time."""
+    log = write(tmp_path / "in" / "app.log", b"1\n", mtime_s=1000)
+    splitter = RestartableSplitter(tmp_path, files=str(log))
+    found = splitter.scan()
+    log.rename(log.with_name("app.log.2"))
+    write(log, b"2\n", mtime_s=2000).rename(log.with_name("app.log.1"))
+    compress(log.with_name("app.log.2"))
+    os.utime(log.with_name("app.log.2.gz"), (3000, 3000))
+    write(log, b"3\n", mtime_s=4000)
+    found += splitter.scan(2)
+    splitter.close()
+    assert sorted(found) == [b"1", b"2", b"3"]
 
 
 def test_the_log_says_which_rows_have_decided(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
