@@ -7,6 +7,7 @@ the time that Arrow's parser takes.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +17,11 @@ from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
 from operators.found_values import is_number
 from operators.reader.columns import json_kernels
+from operators.reader.columns.csv_kernels import values_at
 from operators.reader.columns.json_kernels import ABSENT, FALSE, NULL, NUMBER, TEXT, TRUE
 from operators.reader.columns.kernels import padded, texts_of, words_of
 from operators.reader.columns.literals import decimals_of
+from operators.reader.columns.types import ColumnType
 
 LEAST_LINES = 256
 """Number of lines that a batch must have: a parser is faster for fewer."""
@@ -37,12 +40,13 @@ def read_compiled(
 
     Args:
         batch: Lines in valid UTF-8, with ends of lines as delimiters.
-        schema: The columns. Lines in which those of other types than text, booleans and numbers are not null are left.
+        schema: The columns. Lines in which those of other types than text, booleans, numbers, dates and times are not
+            null are left.
         takes_others: Whether objects may have members that are no columns; they are left out.
 
     Returns:
-        The columns of all lines, and which of the lines were read: others have any values. None if there are few
-        lines, or fewer than half were read.
+        The columns of all lines, and which of the lines were read: others have any values. Dates and times are text
+        unless all lines were read and all are plain. None if there are few lines, or fewer than half were read.
 
     Raises:
         pyarrow.ArrowInvalid: A number does not fit into its type.
@@ -54,8 +58,7 @@ def read_compiled(
         objects.find(count)
         if 2 * np.count_nonzero(objects.is_read) < count:
             return None
-    columns = [objects.column(number, kind) for number, kind in enumerate(schema.types)]
-    return pa.table(columns, schema), objects.is_read
+    return pa.table(objects.columns(schema.types), schema.names), objects.is_read
 
 
 class _Objects:
@@ -82,20 +85,33 @@ class _Objects:
             *(self._values, self.is_read),
         )
 
-    def column(self, number: int, kind: pa.DataType) -> pa.Array:
-        """The values of a column in all lines; lines that are left have any value."""
-        kinds, starts, stops = (column[number] for column in self._values)
+    def columns(self, types: Sequence[pa.DataType]) -> list[pa.Array]:
+        """The values of columns in all lines; lines that are left have any value."""
+        kinds, starts, stops = self._values
         # Numbers of a line that is left need not be numbers.
         is_null = (kinds <= NULL) | ~self.is_read
-        nulls = is_null if is_null.any() else None
-        if pa.types.is_boolean(kind):
-            return pa.array(kinds == TRUE, mask=nulls)
-        if not (pa.types.is_string(kind) or is_number(kind)):
-            return pa.nulls(len(kinds), kind)
-        texts = texts_of(self._words, starts, stops, nulls, pa.string())
-        if pa.types.is_string(kind):
-            return texts
-        return decimals_of(texts, kind) if pa.types.is_decimal(kind) else texts.cast(kind)
+        has_dates = self.is_read.all()
+        are_values = [is_number(kind) or (has_dates and pa.types.is_temporal(kind)) for kind in types]
+        wanted = [kind if is_value else pa.string() for kind, is_value in zip(types, are_values, strict=True)]
+        columns = values_at(self._data, starts, stops, is_null, [ColumnType("", kind) for kind in wanted])
+        for number, kind in enumerate(types):
+            if is_null[number].all():
+                columns[number] = pa.nulls(len(self.is_read), kind)
+            elif pa.types.is_boolean(kind):
+                columns[number] = pa.array(kinds[number] == TRUE, mask=is_null[number])
+        left = [number for number, column in enumerate(columns) if column is None]
+        texts = texts_of(self._words, starts[left], stops[left], is_null[left])
+        for number, column in zip(left, texts, strict=True):
+            columns[number] = _numbers(column, types[number]) if is_number(types[number]) else column
+        return columns
+
+
+def _numbers(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    return decimals_of(texts, kind) if pa.types.is_decimal(kind) else texts.cast(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_temporal(kind))
 
 
 def _columns(schema: pa.Schema) -> json_kernels.Columns:
@@ -117,6 +133,6 @@ def _taken(kind: pa.DataType) -> int:
     """The kinds of values that a column of a type takes, a bit for each."""
     if pa.types.is_boolean(kind):
         return 1 << NULL | 1 << TRUE | 1 << FALSE
-    if pa.types.is_string(kind):
+    if _is_text(kind):
         return 1 << NULL | 1 << TEXT
     return 1 << NULL | 1 << NUMBER if is_number(kind) else 1 << NULL

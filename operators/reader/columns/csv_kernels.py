@@ -1,4 +1,4 @@
-"""Machine code that reads rows of CSV into columns with types; needs numba.
+"""Machine code that reads rows of CSV into columns with types, and values that others have found; needs numba.
 
 Only plain values are read, as most programs write them. A column that has another one is given as text, and where a row
 has another number of fields, or text behind a quote, none is read.
@@ -13,9 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from dagflow.late import compute as pc
 from dagflow.storage.columns import bool_column
@@ -26,11 +24,14 @@ from operators.reader.columns.kernels import (
     HIGHEST,
     ONE,
     OVERLAPPING,
+    PLACES,
+    TILE_ROWS,
     WRITTEN,
     Bytes,
     Offsets,
     Words,
     compiled,
+    lowest,
     part,
     texts_of,
     validity_of,
@@ -148,41 +149,65 @@ class _Fields:
     def read(self, plans: Sequence[Plan]) -> bool:
         """Read the fields as plans say, whose kind is SKIPPED afterwards where one is not plain."""
         count = len(self._borders) - 1
-        columns = np.array([*zip(*plans, strict=True)], np.int64)
-        self.kinds, widths = columns[[0, 4]]
-        is_text, sizes = self.kinds == TEXT, widths * count + 15 & -8
-        self._targets = np.where(is_text, np.cumsum(is_text) - 1, np.cumsum(sizes) - sizes)
-        self._written = np.frombuffer(pa.allocate_buffer(int(sizes.sum()) + PADDING), np.uint8)
+        is_text = np.array([plan.kind == TEXT for plan in plans])
+        targets, self._written = _room_for(plans, count)
+        self._targets = np.where(is_text, np.cumsum(is_text) - 1, targets)
         self._is_null = np.zeros((len(plans), count), np.bool_)
         self._starts, self._stops = np.empty((2, np.count_nonzero(is_text), count), np.int32)
-        columns = np.vstack([columns, self._targets])
+        columns = np.array([*zip(*plans, strict=True), self._targets], np.int64)
         are_plain: bool = _read_rows(
             *(self._data, self._words, self._ends, self._borders, self._quote, self._takes_empty, columns),
             *(words_of(self._written), self._is_null, self._starts, self._stops),
         )
         self.kinds = columns[0]
+        self._texts = texts_of(self._words, self._starts, self._stops, quote=self._quote) if are_plain else []
         return are_plain
 
     def values(self, number: int, plan: Plan, kind: pa.DataType) -> Any:
         """The values of a column that has a type."""
-        count, start, is_null = len(self._borders) - 1, int(self._targets[number]), self._is_null[number]
-        written = self._written[start : start + plan.width * count]
-        nulls = [validity_of(is_null if is_null.any() else None)]
-        if plan.kind == BOOL:
-            return pa.Array.from_buffers(kind, count, nulls + bool_column(written.view(np.bool_)).buffers()[1:])
-        if kind == pa.float32():
-            written = written.view(np.float64).astype(np.float32)
-        return pa.Array.from_buffers(kind, count, [*nulls, pa.py_buffer(written)])
+        return _array_of(self._written[self._targets[number] :], plan, kind, self._is_null[number])
 
     def texts(self, number: int, null_words: Collection[str]) -> Any:
         """The texts of a column, with null for words that are not quoted."""
-        starts, stops = self._starts[self._targets[number]], self._stops[self._targets[number]]
-        texts = texts_of(self._words, starts, stops, None, pa.string(), self._quote)
+        texts = self._texts[self._targets[number]]
         if not null_words:
             return texts
         is_word = pc.is_in(texts, value_set=pa.array(list(null_words), pa.string())).to_numpy(False)
-        is_word &= self._data.take(starts - 1, mode="clip") != self._quote
+        is_word &= self._data.take(self._starts[self._targets[number]] - 1, mode="clip") != self._quote
         return pc.if_else(is_word, pa.scalar(None, pa.string()), texts)
+
+
+def _array_of(written: Bytes, plan: Plan, kind: pa.DataType, is_null: Mask) -> Any:
+    written = written[: plan.width * len(is_null)]
+    nulls = [validity_of(is_null if is_null.any() else None)]
+    if plan.kind == BOOL:
+        return pa.Array.from_buffers(kind, len(is_null), nulls + bool_column(written.view(np.bool_)).buffers()[1:])
+    if kind == pa.float32():
+        written = written.view(np.float64).astype(np.float32)
+    return pa.Array.from_buffers(kind, len(is_null), [*nulls, pa.py_buffer(written)])
+
+
+def values_at(
+    data: Bytes, starts: Offsets, stops: Offsets, is_null: Mask, kinds: Sequence[ColumnType]
+) -> list[Any | None]:
+    """Columns of values that are written at places, by column and row, and null where they are null.
+
+    None in the place of text, and of columns with values that are not plain. The bytes are followed by PADDING more.
+    """
+    plans = [plan if plan.kind != TEXT else _SKIP for plan in map(_plan_of, kinds)]
+    targets, written = _room_for(plans, starts.shape[1])
+    columns = np.array([*zip(*plans, strict=True), targets], np.int64)
+    _read_values(data, words_of(data), starts, stops, is_null, columns, words_of(written))
+    return [
+        _array_of(written[start:], plan, kind.arrow, nulls) if was_read else None
+        for start, plan, kind, nulls, was_read in zip(targets, plans, kinds, is_null, columns[0], strict=True)
+    ]
+
+
+def _room_for(plans: Sequence[Plan], rows: int) -> tuple[Numbers, Bytes]:
+    """Where the values of columns are written, and the bytes to write them to."""
+    sizes = np.array([plan.width * rows + 15 & -8 for plan in plans])
+    return np.cumsum(sizes) - sizes, np.frombuffer(pa.allocate_buffer(int(sizes.sum()) + PADDING), np.uint8)
 
 
 _LOW_HALF = np.uint64(15)
@@ -213,16 +238,6 @@ _DAYS_BEFORE = np.cumsum([0, 0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 _DAYS_TO_1970 = 719_162
 
 
-@intrinsic  # type: ignore[untyped-decorator]  # numba has no types for it
-def _lowest(context: Any, bits: Any) -> Any:
-    """The place of the lowest bit that is set; there is one."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(types.uint64), code
-
-
 @part
 def _place_of(words: Words, repeated: Any, at: int, end: int) -> int:
     """The next place of a byte that is repeated in a word; end if it is not before that."""
@@ -230,7 +245,7 @@ def _place_of(words: Words, repeated: Any, at: int, end: int) -> int:
         others = words[np.uintp(at)] ^ repeated
         hits = (others - EACH) & ~others & HIGHEST
         if hits != 0:
-            place: int = min(at + (_lowest(hits) >> 3), end)
+            place: int = min(at + (lowest(hits) >> 3), end)
             return place
         at += 8
     return end
@@ -251,7 +266,7 @@ def _digits_at(words: Words, at: int, end: int) -> tuple[Any, int]:
     while at < end:
         word = words[np.uintp(at)] ^ _DIGITS
         others = ((word + _DIGIT_LIMITS) | word) & HIGHEST
-        size = min(8 if others == 0 else _lowest(others) >> 3, end - at)
+        size = min(8 if others == 0 else lowest(others) >> 3, end - at)
         if size == 0:
             break
         number = number * _TEN_TO[size] + _eight_digits(word << np.uint64(64 - 8 * size))
@@ -272,7 +287,7 @@ def _number_at(words: Words, at: int, end: int, kind: int, low: int, high: int, 
     if 0 < count <= 8 - is_negative:
         word ^= _DIGITS
         others = ((word + _DIGIT_LIMITS) | word) & HIGHEST
-        digits = 8 if others == 0 else _lowest(others) >> 3
+        digits = 8 if others == 0 else lowest(others) >> 3
         if digits < count and kind != INTEGER:
             # The digits behind the point move to its place.
             shift = np.uint64(8 * digits)
@@ -420,7 +435,7 @@ def _read_rows(
             while bits == 0 and place + 1 < len(ends):
                 place += 1
                 bits = ends[np.uintp(place)]
-            stop = 64 * place + _lowest(bits) if bits != 0 else end
+            stop = 64 * place + lowest(bits) if bits != 0 else end
             if (stop < end) != (column < last):
                 return False
             following = stop + 1
@@ -452,3 +467,32 @@ def _read_rows(
                         written[np.uintp(to + 8)] = np.uint64(value >> 63)
             start = following
     return True
+
+
+@compiled(
+    *(types.void, BYTES, OVERLAPPING, PLACES, PLACES, types.Array(types.boolean, 2, "C", readonly=True)),
+    *(types.Array(types.int64, 2, "C"), WRITTEN),
+)
+def _read_values(
+    data: Bytes, words: Words, starts: Offsets, stops: Offsets, is_null: Mask, columns: Numbers, written: Words
+) -> None:
+    """Read values that were found, 0 where they are null, into columns as _read_rows does."""
+    kinds, lows, highs, scales, widths, targets = columns
+    for first in range(0, starts.shape[1], TILE_ROWS):
+        for column in range(len(kinds)):
+            kind, low, high, scale = kinds[column], lows[column], highs[column], scales[column]
+            if kind == SKIPPED:
+                continue
+            to = targets[column] + widths[column] * first
+            for row in range(first, min(first + TILE_ROWS, starts.shape[1])):
+                value = np.int64(0)
+                if not is_null[column, row]:
+                    stop = stops[column, row]
+                    value, end = _value_at(data, words, starts[column, row], stop, kind, low, high, scale)
+                    if end != stop:
+                        kinds[column] = SKIPPED
+                        break
+                written[np.uintp(to)] = np.uint64(value)
+                if kind == DECIMAL:
+                    written[np.uintp(to + 8)] = np.uint64(value >> 63)
+                to += widths[column]

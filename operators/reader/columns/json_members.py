@@ -87,7 +87,13 @@ class JsonMembers:
             pyarrow.ArrowInvalid: A line is wrong, or must be parsed by itself to know.
         """
         written = pa.schema([(name, as_written(kind.arrow)) for name, kind in self.types.items()])
-        flat = read_flat_objects(batch, written, takes_others=self.takes_others)
+        # A word that stands for no value, or a pattern, says something else of texts.
+        are_texts = [bool(self.null_values) or kind.pattern is not None for kind in self.types.values()]
+        wanted = [
+            field if is_text else field.with_type(kind.arrow)
+            for field, kind, is_text in zip(written, self.types.values(), are_texts, strict=True)
+        ]
+        flat = read_flat_objects(batch, pa.schema(wanted), takes_others=self.takes_others)
         if flat is None:
             table = self._read_any(batch, written, are_json)
         else:
@@ -95,7 +101,7 @@ class JsonMembers:
             if not is_read.all():
                 others = self._read_any(batch.take(np.flatnonzero(~is_read)), written, are_json)
                 rows = np.where(is_read, np.arange(len(batch)), len(batch) + np.cumsum(~is_read) - 1)
-                table = pa.concat_tables([table, others]).take(pa.array(rows))
+                table = pa.concat_tables([table.cast(written), others]).take(pa.array(rows))
         for column in table.columns:
             if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
                 raise pa.ArrowInvalid("A number is too large")

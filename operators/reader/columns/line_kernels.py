@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from operators.reader.columns.kernels import Bytes, Offsets, compiled
+from operators.reader.columns.kernels import Bytes, Offsets, compiled, lowest
 
 BLOCK_BYTES = 32
 """Bytes that are compared, or copied, by one instruction where the processor has such."""
@@ -55,16 +55,6 @@ def _copy(_: Any, address: Any, source: Any) -> _Generated:
     return types.void(types.intp, types.intp), code
 
 
-@intrinsic  # type: ignore[untyped-decorator]  # numba has no types for it
-def _lowest(_: Any, bits: Any) -> _Generated:
-    """The position of the lowest bit that is set; there is one."""
-
-    def code(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.uint32(types.uint32), code
-
-
 @compiled(
     *(types.int64, types.intp, types.intp, types.uint8, types.uint8, types.uint8, types.intp),
     types.Array(types.int32, 1, "C"),
@@ -85,7 +75,7 @@ def _split(at: int, end: int, terminator: int, refused: int, also_refused: int, 
         found = _matches(at, terminator)
         done: Any = 0
         while found:
-            position = np.intp(_lowest(found))
+            position = lowest(np.uint64(found))
             found &= found - np.uint32(1)
             to += position - done
             done = position + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import date
 from decimal import Decimal
 from typing import Any
 from unittest import mock
@@ -257,3 +258,52 @@ def test_columns_have_the_values_that_another_parser_finds(odd: list[bytes], ali
     expected = [row_of(line) for line in lines]
     assert rows == [row for row in expected if row is not None]
     assert len(rejects) == expected.count(None)
+
+
+TYPES = {"at": "timestamp", "on": "timestamp[us, UTC]", "day": "date", "clock": "time64[us]", "price": "decimal(9, 2)"}
+TYPES |= {"small": "int8", "large": "uint64", "half": "float32"}
+MOMENTS = [
+    *(f"2024-02-{day}" for day in ("29", "30", "1")),
+    *(f"2024-01-31{clock}" for clock in ("T10:00:00", " 23:59:59.123456", "T10", "T24:00:00", "T10:00:00.1234567")),
+    *("2024-01-31T10:00:00Z", "2024-01-31 10:00:00+02:00", "0001-01-01", "10:00:00", "", "none", " 2024-01-31"),
+]
+AMOUNTS = ["0", "-0", "7.25", "1.255", "127", "128", "-128", "1e2", "18446744073709551615", "-1", "0.1", "16777217"]
+PLAIN = {"at": '"2024-01-31T10:00:00"', "on": '"2024-01-31T10:00:00Z"', "day": '"2024-01-31"', "clock": '"10:00:00"'}
+PLAIN |= {"price": "1.25", "small": "5", "large": "6", "half": "0.5"}
+MEMBERS = st.sampled_from([*map(json.dumps, MOMENTS), *AMOUNTS, "null", "true", '"x\\n"'])
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from([*TYPES]), MEMBERS, max_size=3), max_size=4),
+    st.sampled_from([(), ("none",), ("2024-01-31",), ("",)]),
+)
+@example([], ("2024-01-31",))
+@example([{"day": '"\\u0032024-01-31"'}, {"at": '"2024-01-31T10"'}, {"large": "-1"}, {"half": "16777217"}], ())
+def test_dates_and_numbers_are_read_as_by_parsers(odd: list[dict[str, str]], null_values: tuple[str, ...]) -> None:
+    """With the same values, types and rejects, whichever of them machine code reads by itself."""
+    objects = [PLAIN | each for each in odd] + [PLAIN] * LEAST_LINES
+    content = "".join("{" + ", ".join(f'"{name}": {text}' for name, text in each.items()) + "}\n" for each in objects)
+
+    def read_by(reader: Any) -> tuple[Any, ...]:
+        made = RECORD_FORMATS.make({"type": "json_lines", "columns": TYPES, "null_values": [*null_values]})
+        rejects: list[tuple[Any, ...]] = []
+        accounting = ByteAccounting(URL, Counter(), lambda *reject: rejects.append(reject))
+        source, block = MemorySource(content.encode()), block_of(content.encode(), 0, len(content))
+        with mock.patch.object(json_members, "read_flat_objects", reader):
+            parsed = [made.parse(batch, accounting).columns for batch in made.read(source, block, accounting)]
+        rows = [columns for columns in parsed if columns is not None]
+        return pa.Table.from_batches(rows).to_pydict(), rows[0].schema, rejects
+
+    assert read_by(read_compiled) == read_by(lambda *_, **__: None)
+
+
+def test_a_date_that_only_a_parser_reads_is_among_nulls() -> None:
+    """Machine code leaves lines with escapes, and sees no date in the others."""
+    lines = [b'{"day": null, "c": "x"}\n'] * LEAST_LINES + [b'{"day": "2024-01-31", "c": "\\u00e9"}\n']
+    made = RECORD_FORMATS.make({"type": "json_lines", "columns": {"day": "date", "c": "string"}})
+    content, accounting = b"".join(lines), ByteAccounting(URL, Counter(), lambda *reject: None)
+    with mock.patch.object(json_members, "read_flat_objects", read_compiled):
+        (batch,) = made.read(MemorySource(content), block_of(content, 0, len(content)), accounting)
+        columns = made.parse(batch, accounting).columns
+    assert columns is not None
+    assert columns.column("day").drop_null().to_pylist() == [date(2024, 1, 31)]
