@@ -338,6 +338,8 @@ def type_of_most(census: Census, joined: Joined = number_type) -> pa.DataType | 
     written: Counter[pa.DataType] = Counter()
     for (kind, _), count in census.leaves.items():
         written[kind] += count
+    if len(written) == 1 and census.items is None and not census.members:
+        return next(iter(written))
     numbers = Counter({kind: count for kind, count in written.items() if is_number(kind)})
     found = [(count, _rank(kind), kind) for kind, count in written.items() if kind not in numbers]
     if numbers:

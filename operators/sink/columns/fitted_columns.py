@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -323,7 +323,7 @@ def new_type(census: Census, *, is_key: bool = False) -> pa.DataType | None:
     kind = type_of_most(census, _joined_numbers)
     if kind is None or pa.types.is_nested(kind):
         return kind
-    others = Counter({written: 0 for written, _ in census.leaves})
+    others = {written for written, _ in census.leaves} - {kind}
     return _widest(kind, others)
 
 
@@ -334,7 +334,7 @@ def _joined_numbers(counts: Counter[pa.DataType]) -> pa.DataType:
     return _widest(most, counts)
 
 
-def _widest(kind: pa.DataType, others: Counter[pa.DataType]) -> pa.DataType:
+def _widest(kind: pa.DataType, others: Iterable[pa.DataType]) -> pa.DataType:
     """A type that takes the values of others, as far as there is one."""
     before = None
     while kind != before:

@@ -70,6 +70,8 @@ def _rebuilt(kind: pa.DataType, leaf: ColumnTypes, is_nullable: Callable[[pa.Fie
 
 def parts_of(kind: pa.DataType) -> list[pa.Field]:
     """The members of a struct, the items of a list, or keys and values of a map; the latter have one name in all."""
+    if not kind.num_fields:
+        return []
     types = pa.types
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind) or types.is_list_view(kind):
         return [kind.value_field.with_name("item")]
