@@ -35,7 +35,7 @@ from operators.reader.scanning.search import (
     without_overlaps,
 )
 
-SPLITTER = MachineCode("operators.reader.columns.line_kernels.split", 512 << 20)
+SPLITTER = MachineCode("operators.reader.columns.byte_kernels.split", 512 << 20)
 """Machine code for lines that are wanted as a column: it saves less time than that for JSON."""
 
 _FIRST_OF_MARKS = (0xEF, 0xFE, 0xFF)

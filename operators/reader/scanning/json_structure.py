@@ -7,12 +7,13 @@ where it ends. Such functions compose, and are found without the bytes before th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
 from dagflow.frozen import frozen
 from operators.reader.byte_source import Bytes, ByteSource, read_exactly
+from operators.reader.columns.machine_code import MachineCode
 from operators.reader.scanning.search import (
     BackwardSearch,
     Bits,
@@ -36,6 +37,9 @@ _IS_WHITE[[*WHITE]] = True
 _FIRST_STEP = 4 << 10
 _MOST_STEP = 512 << 10
 """Bytes that are looked at together: for the masks of more, the system gives fresh memory, which takes as long."""
+
+FOLLOWER = MachineCode("operators.reader.columns.byte_kernels.follow_json")
+"""Machine code for pre-scans; what is read afterwards is read by machine code, too."""
 
 _INDENTATION = 24
 """Bytes of white space that are passed over for all members together; what is longer, for each by itself."""
@@ -168,14 +172,18 @@ class Effect:
 
 def stretches(source: ByteSource, start: int, end: int, entry: Entry, *, is_escaped: bool) -> Iterator[JsonPiece]:
     """The bytes of a range, or up to the end of the file, a short piece and then long ones."""
-    in_string, step = entry.in_string, _FIRST_STEP
-    while start < min(end, source.size_bytes):
-        data = read_exactly(source, start, min(start + step, end))
-        if not len(data):
-            return
+    in_string = entry.in_string
+    for data in _pieces(source, start, end):
         stretch = JsonPiece.of(data, start, in_string=in_string, is_escaped=is_escaped)
         yield stretch
         in_string, is_escaped = stretch.ends_in_string, stretch.is_escaped
+        start += len(data)
+
+
+def _pieces(source: ByteSource, start: int, end: int) -> Iterator[Bytes]:
+    step = _FIRST_STEP
+    while start < min(end, source.size_bytes) and len(data := read_exactly(source, start, min(start + step, end))):
+        yield data
         start, step = start + len(data), _MOST_STEP
 
 
@@ -188,9 +196,30 @@ def effects_of(source: ByteSource, start: int, end: int, floor: int) -> tuple[Ef
     """The effects of a range that begins outside of strings, and in one."""
     effects = Effect(False), Effect(True)
     is_escaped = start < end and is_escaped_at(source, start, floor)
+    if follow := FOLLOWER.after(end - start):
+        return _effects_by(follow, _pieces(source, start, end), is_escaped)
     for stretch in stretches(source, start, end, Entry(), is_escaped=is_escaped):
         effects = effects[0].then(stretch, inverted=False), effects[1].then(stretch, inverted=True)
     return effects
+
+
+def _effects_by(follow: Callable[..., None], pieces: Iterable[Bytes], is_escaped: bool) -> tuple[Effect, Effect]:
+    """The same by machine code, see follow_json()."""
+    state, levels = np.array([False, is_escaped], np.uint64), np.zeros((2, 3), np.int64)
+    are_followed, has_text = [False, False], False
+    for data in pieces:
+        before = levels[:, 1].tolist()
+        follow(data, state, levels)
+        for side, (_, lowest, place) in enumerate(levels.tolist()):
+            behind = data[place + 1 :] if lowest < before[side] else data
+            are_followed[side] = first_text(behind) >= 0 or (are_followed[side] and behind is data)
+        has_text |= first_text(data) >= 0
+    ends_in_string = bool(state[0])
+    outside, inside = (
+        Effect(ends_in_string != bool(side), change, lowest, are_followed[side], has_text)
+        for side, (change, lowest, _) in enumerate(levels.tolist())
+    )
+    return outside, inside
 
 
 def next_separator(

@@ -6,6 +6,8 @@ import random
 
 import pytest
 
+from operators.reader.columns.machine_code import MachineCode
+from operators.reader.scanning import json_structure
 from operators.reader.scanning.json_structure import WHITE, Effect, effects_of
 from operators.testing import MemorySource
 from tests.nightly import IS_NIGHTLY
@@ -28,9 +30,17 @@ def effect(data: bytes, *, in_string: bool) -> Effect:
     return Effect(in_string, change, lowest, is_followed, has_text)
 
 
+FOLLOWERS = [MachineCode("operators.reader.columns.byte_kernels.follow_json", size) for size in (1, 1 << 40)]
+
+
+@pytest.mark.parametrize("follower", FOLLOWERS, ids=["machine code", "numpy"])
 @pytest.mark.parametrize("marks", [b"{}", b'{}[] "', b'{}{}"\\, ', b"{" * 9 + b"}" * 8 + b" " * 20])
-def test_the_effect_of_any_stretch_is_that_of_its_bytes(marks: bytes) -> None:
+def test_the_effect_of_any_stretch_is_that_of_its_bytes(
+    marks: bytes, follower: MachineCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Levels, also the lowest one, are those of bytes looked at one by one, however many levels a word closes."""
+    for name, value in {"FOLLOWER": follower, "_FIRST_STEP": 64, "_MOST_STEP": 128}.items():
+        monkeypatch.setattr(json_structure, name, value)
     dice = random.Random(len(marks))
     for _ in range(500 if IS_NIGHTLY else 40):
         data = bytes(dice.choices(marks, k=dice.randint(1, 400)))

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("numba", reason="needs numba")
 
-from operators.reader.columns.line_kernels import split  # compiles with numba
+from operators.reader.columns.byte_kernels import split  # compiles with numba
 
 
 def test_bytes_are_split_as_by_python() -> None:

@@ -1,4 +1,4 @@
-"""Machine code that splits bytes at a byte, 32 at a time; needs numba."""
+"""Machine code that looks for bytes 32 at a time; needs numba."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from operators.reader.columns.kernels import Bytes, Offsets, compiled, lowest
+from operators.reader.columns.kernels import ONE, Bytes, Offsets, compiled, lowest, part
 
 BLOCK_BYTES = 32
 """Bytes that are compared, or copied, by one instruction where the processor has such."""
 
 _INT32 = ir.IntType(32)
 _BLOCK = ir.VectorType(ir.IntType(8), BLOCK_BYTES)
+
+_WORD_BYTES = 2 * BLOCK_BYTES
+
+_QUOTE, _BACKSLASH, _OPENING, _CLOSING, _OPENING_LIST, _CLOSING_LIST = b'"\\{}[]'
 
 _Generated = tuple[Any, Callable[..., Any]]
 
@@ -107,3 +111,65 @@ def split(
     borders = borders[: count + 1].copy()
     buffers = [None, pa.py_buffer(borders), pa.py_buffer(copied)]
     return borders[1:] + np.arange(count), pa.Array.from_buffers(pa.binary(), count, buffers)
+
+
+@part
+def _bits(at: int, byte: int) -> Any:
+    return np.uint64(_matches(at, byte)) | np.uint64(_matches(at + BLOCK_BYTES, byte)) << np.uint64(BLOCK_BYTES)
+
+
+@part
+def _escaped(slashes: Any, first: Any) -> tuple[Any, Any]:
+    """The bytes behind backslashes that are not escaped themselves, and whether the one behind the word is such."""
+    escaped, slashes, beyond = first, slashes & ~first, np.uint64(0)
+    while slashes:
+        place = np.uint64(lowest(slashes))
+        slashes &= ~(np.uint64(3) << place)
+        escaped |= ONE << place << ONE
+        beyond = np.uint64(place == np.uint64(63))
+    return escaped, beyond
+
+
+@compiled(
+    *(types.void, types.intp, types.intp, types.int64),
+    *(types.Array(types.uint64, 1, "C"), types.Array(types.int64, 2, "C")),
+)
+def _follow(at: int, end: int, place: int, state: Any, levels: npt.NDArray[np.int64]) -> None:
+    in_string, is_escaped = np.uint64(0) - state[0], state[1]
+    while at < end:
+        escaped, is_escaped = _escaped(_bits(at, _BACKSLASH), is_escaped)
+        strings = _bits(at, _QUOTE) & ~escaped
+        for power in range(6):
+            strings ^= strings << (ONE << np.uint64(power))
+        strings ^= in_string
+        in_string = np.uint64(0) - (strings >> np.uint64(63))
+        closing = _bits(at, _CLOSING) | _bits(at, _CLOSING_LIST)
+        marks = closing | _bits(at, _OPENING) | _bits(at, _OPENING_LIST)
+        while marks:
+            bit = np.uint64(lowest(marks))
+            marks &= marks - ONE
+            side = np.intp(strings >> bit & ONE)
+            levels[side, 0] += 1 - 2 * np.int64(closing >> bit & ONE)
+            if levels[side, 0] < levels[side, 1]:
+                levels[side, 1], levels[side, 2] = levels[side, 0], place + np.int64(bit)
+        at += _WORD_BYTES
+        place += _WORD_BYTES
+    state[0], state[1] = in_string & ONE, is_escaped
+
+
+def follow_json(data: Bytes, state: npt.NDArray[np.uint64], levels: npt.NDArray[np.int64]) -> None:
+    """Follow quotes and brackets through some bytes of JSON, of which it is not known whether a string is open.
+
+    Args:
+        data: The bytes; 64 of them, or a multiple, if others follow.
+        state: Whether they end in a string if they begin outside of one, and whether the byte behind them is escaped;
+            takes in the new ones.
+        levels: For both beginnings, outside of strings and in one, the level, the lowest one, and the position of the
+            bracket that led there; takes in the new ones.
+    """
+    size = len(data) // _WORD_BYTES * _WORD_BYTES
+    _follow(data.ctypes.data, data.ctypes.data + size, 0, state, levels)
+    if size < len(data):
+        rest = np.zeros(_WORD_BYTES, np.uint8)
+        rest[: len(data) - size] = data[size:]
+        _follow(rest.ctypes.data, rest.ctypes.data + _WORD_BYTES, size, state, levels)
