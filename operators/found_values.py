@@ -256,6 +256,11 @@ class Census:
         if times:
             self.leaves[leaf] += times
 
+    def only_type(self) -> pa.DataType | None:
+        """The type that all values have as they are written; None where they have several, or parts."""
+        kinds = {kind for kind, _ in self.leaves}
+        return kinds.pop() if len(kinds) == 1 and self.items is None and not self.members else None
+
     def of_keys(self) -> Census:
         """The values that may be keys: neither arrays and objects nor fractions; other numbers are whole ones."""
         census = Census()
@@ -335,11 +340,11 @@ def type_of_most(census: Census, joined: Joined = number_type) -> pa.DataType | 
         census: The values.
         joined: Gives the type of numbers.
     """
+    if (only := census.only_type()) is not None:
+        return only
     written: Counter[pa.DataType] = Counter()
     for (kind, _), count in census.leaves.items():
         written[kind] += count
-    if len(written) == 1 and census.items is None and not census.members:
-        return next(iter(written))
     numbers = Counter({kind: count for kind, count in written.items() if is_number(kind)})
     found = [(count, _rank(kind), kind) for kind, count in written.items() if kind not in numbers]
     if numbers:

@@ -272,8 +272,12 @@ class TableColumns:
         if column.is_empty:
             return None
         is_key = column.is_found and name in (*self._partition_by, *self._upsert_by)
-        kind = new_type(self._note(name, self._census(column)), is_key=is_key)
+        seen = self._note(name, self._census(column))
         self._note_place(name, column, place)
+        if name in self._fields and not column.is_found and seen.only_type() is not None:
+            # The first batch has given the column its type, and no value has another one.
+            return fit(column, self._fields[name].type)
+        kind = new_type(seen, is_key=is_key)
         kind = None if kind is None else self._names.reduced(name, kind)
         if kind is None:
             return None
