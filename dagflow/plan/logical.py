@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dagflow.api.capabilities import Composite, KeptByFile
 from dagflow.api.control import ControlOperator
@@ -19,6 +20,9 @@ from dagflow.frozen import frozen
 from dagflow.plan.physical import Edge, PortRef, grouper_name, merger_name
 from dagflow.spec.app_spec import AppSpec, Attributes, KeyedPartition, OperatorSpec, Partition
 from dagflow.spec.problems import Place
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 def in_topological_order(names: Sequence[str], arcs: Iterable[tuple[str, str]]) -> list[str]:
@@ -155,6 +159,19 @@ class LogicalPlan:
         control = {name for name, node in self.operators.items() if node.is_control}
         parallel = {name for name, node in self.operators.items() if node.partition == "parallel"}
         return fuse(list(self.operators), self.edges, control, parallel)
+
+    @property
+    def graph(self) -> nx.MultiDiGraph[str]:
+        """The DAG on networkx: operators' names with their node, edges with their Edge as `edge`."""
+        # Imported late: it takes a tenth of a second, and few callers want the graph.
+        import networkx as nx
+
+        graph: nx.MultiDiGraph[str] = nx.MultiDiGraph(name=self.name)
+        for name, node in self.operators.items():
+            graph.add_node(name, node=node)
+        for edge in self.edges:
+            graph.add_edge(*edge.arc, key=f"{edge.source}>{edge.target}", edge=edge)
+        return graph
 
 
 def own_port(port: PortRef, own_ports: Mapping[PortRef, PortRef]) -> PortRef | None:
