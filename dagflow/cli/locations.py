@@ -1,10 +1,11 @@
-"""Resolves the arguments of a command: an app, or a checkpoint and its storage."""
+"""Resolves the arguments of a command: an app, a checkpoint and its storage, or a file to write."""
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -13,13 +14,14 @@ import click
 from dagflow.api.properties import parse_size
 from dagflow.cli import output
 from dagflow.cli.shared_options import Settings
-from dagflow.errors import MissingError, MissingJournalError, OperatorError, SpecError
+from dagflow.errors import DagflowError, MissingError, MissingJournalError, OperatorError, SpecError
 from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.app_reader import read_without_operators
 from dagflow.spec.app_spec import AppSpec, Attributes
 from dagflow.spec.shown_text import Redactor
+from dagflow.storage.backends.local.disk import replace_file
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import is_local
 
@@ -143,3 +145,35 @@ def size_in_bytes(context: click.Context, option: click.Parameter, value: str | 
         return None if value is None else parse_size(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
+
+
+def write_whole(file: Path, text: str, what: str) -> None:
+    """Replace the content of a file, so that a reader sees the old or the new text as a whole.
+
+    Devices, pipes and this process's own output cannot be replaced, and are written to.
+    """
+    try:
+        if (descriptor := _opened(file)) is not None:
+            with open(descriptor, "w", encoding="utf-8") as written:
+                written.write(text)
+            return
+        replace_file(str(file), text.encode(), 0o644)  # what reads it may be another user
+    except OSError as error:
+        raise DagflowError(
+            f"{file}: cannot write {what}: {error.strerror or error}", hint="name a file in a writable directory"
+        ) from error
+
+
+def _opened(file: Path) -> int | None:
+    """A descriptor to write to directly, as of a device; None for a file that is replaced, or does not exist yet."""
+    try:
+        status = os.stat(file)
+    except FileNotFoundError:
+        return None
+    for own in (1, 2):
+        with suppress(OSError):  # the caller closed it
+            # The descriptor of /dev/stdout is a regular file where the shell appends to one, which holds more than this
+            # text.
+            if os.path.samestat(status, os.fstat(own)):
+                return os.dup(own)
+    return None if stat.S_ISREG(status.st_mode) else os.open(file, os.O_WRONLY)

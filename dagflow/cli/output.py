@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import base64
 import os
-import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, TextIO
 
 import click
 
 from dagflow.errors import DagflowError, text_of, trace_of
 from dagflow.spec.problems import quoted
-from dagflow.storage.backends.local.disk import replace_file
 from dagflow.suggestions import did_you_mean
 
 
@@ -57,38 +54,6 @@ def note(text: str) -> None:
         _write(sys.stderr, text)
     except OSError:
         _detach(sys.stderr)
-
-
-def write_whole(file: Path, text: str, what: str) -> None:
-    """Replace the content of a file, so that a reader sees the old or the new text as a whole.
-
-    Devices, pipes and this process's own output cannot be replaced, and are written to.
-    """
-    try:
-        if (descriptor := _opened(file)) is not None:
-            with open(descriptor, "w", encoding="utf-8") as written:
-                written.write(text)
-            return
-        replace_file(str(file), text.encode(), 0o644)  # what reads it may be another user
-    except OSError as error:
-        raise DagflowError(
-            f"{file}: cannot write {what}: {error.strerror or error}", hint="name a file in a writable directory"
-        ) from error
-
-
-def _opened(file: Path) -> int | None:
-    """A descriptor to write to directly, as of a device; None for a file that is replaced, or does not exist yet."""
-    try:
-        status = os.stat(file)
-    except FileNotFoundError:
-        return None
-    for own in (1, 2):
-        with suppress(OSError):  # the caller closed it
-            # The descriptor of /dev/stdout is a regular file where the shell appends to one, which holds more than this
-            # text.
-            if os.path.samestat(status, os.fstat(own)):
-                return os.dup(own)
-    return None if stat.S_ISREG(status.st_mode) else os.open(file, os.O_WRONLY)
 
 
 def at_once(text: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from dagflow.cli import output
-from dagflow.cli.locations import attributes_of, is_app_file, locate, size_in_bytes
+from dagflow.cli.locations import attributes_of, is_app_file, locate, size_in_bytes, write_whole
 from dagflow.cli.shared_options import Seconds, Settings, file_option, store_option
 from dagflow.errors import DagflowError
 from dagflow.report.endpoints import metrics_text, reason_against
@@ -110,7 +110,7 @@ def metrics(settings: Settings, checkpoint: str, file: Path | None, app: str | N
     if file is None:
         output.result(text.rstrip("\n"))
     else:
-        output.write_whole(file, text, "the metrics")
+        write_whole(file, text, "the metrics")
     if reading.error:
         output.note(settings.redact(reading.error))
     return 1 if reading.error else 0

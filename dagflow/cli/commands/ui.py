@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from dagflow.cli import output
-from dagflow.cli.locations import is_app_file, locate, require_journal
+from dagflow.cli.locations import is_app_file, locate, require_journal, write_whole
 from dagflow.cli.output import count
 from dagflow.cli.shared_options import Settings, file_option, store_option
 from dagflow.errors import JournalError, StorageError
@@ -74,6 +74,6 @@ def report(settings: Settings, checkpoint: str, file: Path, app: str | None) -> 
     require_journal(location, storage, checkpoint)
     resources = report_data(Checkpoint(location, storage, app or (checkpoint if is_app_file(checkpoint) else "")))
     page = settings.redact_document(single_page(resources))
-    output.write_whole(file, page, "the report")
+    write_whole(file, page, "the report")
     output.note(f"wrote {file} ({output.size(len(page.encode()))}): open it in a browser")
     return 0

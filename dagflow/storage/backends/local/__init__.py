@@ -135,7 +135,8 @@ class LocalObjectStore(ObjectStore):
                 file.write(data)
                 if durable:
                     file.flush()
-                    os.fsync(file.fileno())
+                    descriptor = file.fileno()
+                    os.fsync(descriptor)
             yield path
         except OSError:
             with contextlib.suppress(OSError):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.cli.output import write_whole
+from dagflow.cli.locations import write_whole
 from dagflow.errors import DagflowError
 from tests.cli.processes import PATIENCE_S, environment
 
@@ -51,7 +51,7 @@ def test_output_that_is_appended_to_a_file_is(tmp_path: Path, number: int) -> No
     link.symlink_to(f"/dev/fd/{number}")
     log.write_text("before\n")
     code = (
-        "import os; from pathlib import Path; from dagflow.cli.output import write_whole\n"
+        "import os; from pathlib import Path; from dagflow.cli.locations import write_whole\n"
         f"write_whole(Path({str(link)!r}), 'text\\n', 'the text'); os.write({number}, b'behind\\n')"
     )
     with log.open("ab") as appended:
