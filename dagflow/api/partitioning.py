@@ -290,14 +290,15 @@ DURATIONS = "durations"
 TIMESTAMPS = "timestamps without a time zone"
 INSTANTS = "timestamps with a time zone"
 
+_types = pa.types
 _ARROW_TYPES = {
-    NUMBERS: ("integer", "floating", "decimal"),
-    TRUTH_VALUES: ("boolean",),
-    TEXT: ("string", "large_string", "string_view"),
-    BYTES: ("binary", "large_binary", "binary_view", "fixed_size_binary"),
-    DATES: ("date",),
-    TIMES: ("time",),
-    DURATIONS: ("duration",),
+    NUMBERS: (_types.is_integer, _types.is_floating, _types.is_decimal),
+    TRUTH_VALUES: (_types.is_boolean,),
+    TEXT: (_types.is_string, _types.is_large_string, _types.is_string_view),
+    BYTES: (_types.is_binary, _types.is_large_binary, _types.is_binary_view, _types.is_fixed_size_binary),
+    DATES: (_types.is_date,),
+    TIMES: (_types.is_time,),
+    DURATIONS: (_types.is_duration,),
 }
 
 
@@ -308,4 +309,4 @@ def family_of_type(kind: pa.DataType) -> str | None:
     if pa.types.is_timestamp(kind):
         return TIMESTAMPS if kind.tz is None else INSTANTS
     families = _ARROW_TYPES.items()
-    return next((family for family, names in families if any(getattr(pa.types, f"is_{n}")(kind) for n in names)), None)
+    return next((family for family, tests in families if any(is_kind(kind) for is_kind in tests)), None)

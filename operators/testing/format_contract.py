@@ -14,12 +14,7 @@ from typing import Any, ClassVar
 from dagflow.storage.file_kinds import TEXT_HEAD_BYTES, wide_encoding
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.base import (
-    ByteAccounting,
-    RecordFormat,
-    scanned_before,
-    with_entry_state,
-)
+from operators.reader.formats.base import ByteAccounting, RecordFormat, scanned_before, with_entry_state
 
 Records = list[tuple[int, bytes]]
 """Offset and bytes of each record."""

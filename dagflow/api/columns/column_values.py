@@ -381,9 +381,9 @@ _BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_b
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    """Whether a type is one of Arrow's five of lists."""
-    is_list = pa.types.is_nested(kind) and hasattr(kind, "value_type")
-    return is_list and not pa.types.is_run_end_encoded(kind)
+    types = pa.types
+    is_view = types.is_list_view(kind) or types.is_large_list_view(kind)
+    return bool(is_view or types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def _converter(kind: pa.DataType, is_far: bool) -> Callable[[Any], Any] | None:

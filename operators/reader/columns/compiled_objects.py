@@ -45,8 +45,9 @@ def read_compiled(
         takes_others: Whether objects may have members that are no columns; they are left out.
 
     Returns:
-        The columns of all lines, and which of the lines were read: others have any values. Dates and times are text
-        unless all lines were read and all are plain. None if there are few lines, or fewer than half were read.
+        The columns of all lines, and which of the lines were read: others have any values. Times of day are text, and
+        so are dates and timestamps unless all lines were read, and all values are written in the usual way. None if
+        there are few lines, or fewer than half were read.
 
     Raises:
         pyarrow.ArrowInvalid: A number does not fit into its type.
