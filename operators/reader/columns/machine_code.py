@@ -25,7 +25,7 @@ class MachineCode:
     """
 
     def __init__(self, path: str, pays_bytes: int = PAYING_BYTES) -> None:
-        self._path = path
+        self.path = path
         self._left_bytes = pays_bytes
         self._function: Any = None
 
@@ -46,7 +46,7 @@ class MachineCode:
             return None
         try:
             # Here, because numba is optional and slow to import.
-            return imported("format", self._path)
+            return imported("format", self.path)
         except Exception as error:
             # numba refuses a numpy that is newer than it, there may be no directory for the cache, or the cached code
             # is broken. In any case, records can be read without it.

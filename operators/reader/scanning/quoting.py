@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +22,7 @@ import pyarrow as pa
 
 from dagflow.frozen import frozen
 from operators.reader.byte_source import Bytes, ByteSource, FileView, read_exactly
+from operators.reader.columns.machine_code import MachineCode
 from operators.reader.scanning.search import (
     CR,
     LF,
@@ -34,11 +34,13 @@ from operators.reader.scanning.search import (
     bits_of,
     contains,
     escaped_positions,
-    find_newlines,
+    newlines_of,
     odd_bits,
-    positions_in,
     positions_of,
 )
+
+MARKER = MachineCode("operators.reader.columns.byte_kernels.mark_rows")
+"""Machine code that finds the bytes with a meaning in rows of CSV."""
 
 
 class RowMarks:
@@ -48,6 +50,7 @@ class RowMarks:
         literal: The bytes inside of quotes, or escaped, whose delimiters and newlines mean nothing.
         quoting: The quotes; None where each opens a field where it begins, closes it where it ends, or is doubled
             inside: then the bytes inside are those behind an odd number of quotes.
+        delimiters: The delimiters between fields.
     """
 
     def __init__(self, data: Bytes, dialect: Dialect) -> None:
@@ -55,7 +58,13 @@ class RowMarks:
         self._none = np.zeros(max(1, -(-len(data) // 64)), np.uint64)
         self._bits = {-1: self._none}
         self.quoting: Quoting | None = None
-        self.literal = self._literal()
+        code = MARKER.after(len(data)) if self._at(dialect.escape) is self._none else None
+        marked = None if code is None else code(data, dialect.delimiter, dialect.quote)
+        if marked is None:
+            self.literal = self._literal()
+            self.delimiters = self._at(dialect.delimiter) & ~self.literal
+        else:
+            self.literal, self.delimiters, self._bits[LF], self._bits[CR] = marked
 
     def _at(self, value: int) -> Bits:
         if value not in self._bits:
@@ -78,18 +87,14 @@ class RowMarks:
         self.quoting = quoting_of(self._data, self._dialect, True)
         return self.quoting.literal(len(self._data), OUTSIDE)
 
-    @cached_property
-    def delimiters(self) -> Bits:
-        """The delimiters between fields."""
-        return self._at(self._dialect.delimiter) & ~self.literal
-
     def are_of(self, buffer: pa.Buffer, size: int) -> bool:
         """Whether the first bytes of a buffer are among those that were marked; no buffer changes what it holds."""
         return buffer.address == self._data.ctypes.data and size <= len(self._data)
 
     def newlines(self, is_at_end: bool) -> Terminators:
         """The newlines that end rows."""
-        return newlines_outside(self._data, is_at_end, self.literal, self._at(LF))
+        others = ~self.literal
+        return newlines_of(self._at(LF) & others, self._at(CR) & others, len(self._data), is_at_end)
 
     def is_literal(self, position: int) -> bool:
         """Whether a byte is inside of quotes, or escaped."""
@@ -102,15 +107,6 @@ class RowMarks:
         words, rest = borders >> 6, (borders & 63).astype(np.uint64)
         counts: Positions = before[words] + np.bitwise_count(ends[words] & ((_ONE << rest) - _ONE))
         return np.diff(counts) + 1
-
-
-def newlines_outside(data: Bytes, is_at_end: bool, literal: Bits, feeds: Bits) -> Terminators:
-    """The newlines in a range that are not literal."""
-    if not contains(data, CR):
-        stops = positions_in(feeds & ~literal)
-        return Terminators(stops, stops + 1)
-    newlines = feeds | bits_of(data == CR)
-    return find_newlines(data, is_at_end, escaped=positions_in(newlines & literal))
 
 
 @frozen
@@ -157,7 +153,9 @@ class QuoteScan:
     def next_row(self, entry: RowEntry, state: int, start: int, limit: int) -> int:
         """The first position from start on where a row begins, or limit."""
         for place, data, is_at_end, quoting, decided in self._stretches(entry, limit):
-            stops = newlines_outside(data, is_at_end, quoting.literal(len(data), state), bits_of(data == LF)).stops
+            others = ~quoting.literal(len(data), state)
+            feeds, returns = bits_of(data == LF) & others, bits_of(data == CR) & others
+            stops = newlines_of(feeds, returns, len(data), is_at_end).stops
             index = int(np.searchsorted(stops, start - place))
             if index < len(stops):
                 return min(place + int(stops[index]), limit)

@@ -162,6 +162,12 @@ def hits_of(bits: Bits, count: int) -> npt.NDArray[np.bool_]:
     return np.unpackbits(bits.view(np.uint8), count=count, bitorder="little").view(np.bool_)
 
 
+def ones_at(bits: Bits, places: Positions) -> npt.NDArray[np.bool_]:
+    """Whether the bits at some places are ones."""
+    shifted: Bits = bits[places >> 6] >> (places & 63).astype(np.uint64)
+    return (shifted & np.uint64(1)).astype(bool)
+
+
 def odd_bits(bits: Bits) -> Bits:
     """For each place, whether the number of ones up to it is odd; also for places behind the last one."""
     words = bits.copy()
@@ -187,18 +193,26 @@ def find_newlines(
     if escaped is None and not contains(units, carriage_return):
         starts = positions_of(units == line_feed)
         return Terminators(starts, starts + 1)
-    is_return = units == carriage_return
-    is_feed = units == line_feed
+    feeds, returns = bits_of(units == line_feed), bits_of(units == carriage_return)
     if escaped is not None:
-        escaped = escaped[escaped < len(units)]
-        is_return[escaped] = is_feed[escaped] = False
-    ends_line = is_feed.copy()
-    ends_line |= is_return
-    ends_line[:-1] ^= is_return[:-1] & is_feed[1:]
-    if len(units) and not is_at_end and is_return[-1]:
-        ends_line[-1] = False
-    last = positions_of(ends_line)
-    codes = np.where(is_return[last], 2, is_return[last - 1] & (last > 0)).astype(np.uint8)
+        is_escaped = np.zeros(len(units), bool)
+        is_escaped[escaped[escaped < len(units)]] = True
+        others = ~bits_of(is_escaped)
+        feeds, returns = feeds & others, returns & others
+    return newlines_of(feeds, returns, len(units), is_at_end)
+
+
+def newlines_of(feeds: Bits, returns: Bits, count: int, is_at_end: bool) -> Terminators:
+    """The newlines among so many code units of which some are LF and CR, as find_newlines gives them."""
+    if not returns.any():
+        starts = positions_in(feeds)
+        return Terminators(starts, starts + 1)
+    are_followed = feeds >> np.uint64(1)
+    are_followed[:-1] |= feeds[1:] << np.uint64(63)
+    last = positions_in(feeds | (returns & ~are_followed))
+    if len(last) and last[-1] == count - 1 and not is_at_end and ones_at(returns, last[-1:])[0]:
+        last = last[:-1]
+    codes = np.where(ones_at(returns, last), 2, ones_at(returns, last - 1) & (last > 0)).astype(np.uint8)
     return Terminators(last - (codes == 1), last + 1, codes)
 
 

@@ -17,8 +17,10 @@ from operators.reader.columns.machine_code import MachineCode
 from operators.reader.columns.types import ColumnType
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.csv import Csv
+from operators.reader.scanning import quoting
 from operators.reader.scanning.csv_fields import MarkedRows, split_rows
 from operators.reader.scanning.quoting import Dialect, RowMarks
+from operators.reader.scanning.search import hits_of
 from operators.testing import columns_of
 from tests.operators.reader.formats.test_csv import AT_ONCE
 
@@ -65,6 +67,30 @@ ODD = [
     *("2024-05-01 ", "2024-05-01 10:00:00.", "9999-12-31T23:59:59Z", "2024-05-01T10:00:00+02:00", "2024/05/01"),
     *("2024-05-01x10:00:00", "yes", "truely", "t", "2", "NULL", "x", "é", 'say ""x""', "a,b", "two\nlines", "a\r\nb"),
 ]
+
+
+@given(
+    st.lists(st.sampled_from(["a", ",", '"', '""', "\n", "\r\n", "\r", "x" * 60, '"x, y"']), max_size=40).map("".join),
+    st.sampled_from([ord('"'), -1]),
+)
+def test_marks_of_rows_are_those_without_machine_code(text: str, quote: int) -> None:
+    """Inside and outside of quotes, at the borders of words, with any newlines, and at the end."""
+    data, dialect = np.frombuffer(text.encode(), np.uint8), Dialect(ord(","), quote)
+    found = []
+    for size in (1, 1 << 40):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(quoting, "MARKER", MachineCode(quoting.MARKER.path, size))
+            marks = RowMarks(data, dialect)
+        ends = [marks.newlines(is_at_end) for is_at_end in (True, False)]
+        found.append(
+            (
+                [hits_of(bits, len(data)).tolist() for bits in (marks.literal, marks.delimiters)],
+                [(end.starts.tolist(), end.stops.tolist(), end.codes is None or end.codes.tolist()) for end in ends],
+                marks.quoting is None,
+                marks.field_counts(np.unique([0, *ends[0].stops, len(data)])).tolist(),
+            )
+        )
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("name", PLAIN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 
 from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
 from operators.files.metadata import BlockMetadata, FileVersion
+from operators.reader.columns import xml_shapes
+from operators.reader.columns.machine_code import MachineCode
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import RowRejects
 from operators.reader.columns.xml_elements import ElementColumns
@@ -38,6 +41,15 @@ ELEMENTS = st.tuples(
     st.sampled_from([b"<r>", b"<r id='7'>", b"<r id='' x='\"'>"]),
     st.lists(st.one_of(st.sampled_from(PIECES[:14]), st.sampled_from(PIECES)), max_size=4).map(b"".join),
 ).map(lambda parts: parts[0] + parts[1] + b"</r>")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _machine_code() -> Iterator[None]:
+    """Machine code is used from the first byte on."""
+    pytest.importorskip("numba", reason="needs numba")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(xml_shapes, "MARKUP", MachineCode(xml_shapes.MARKUP.path, 1))
+        yield
 
 
 def batch_of(elements: list[bytes]) -> RecordBatch:

@@ -19,6 +19,7 @@ from operators.reader.columns.machine_code import MachineCode
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting, HeaderError, PreScanned, RecordFormat, RejectListener
 from operators.reader.formats.csv import Csv
+from operators.reader.scanning import quoting
 from operators.reader.scanning.csv_head import other_format
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
 from operators.testing import columns_of as columns_of_blocks
@@ -115,13 +116,15 @@ def columns_of(
     assert isinstance(made, Csv)
     rows = _columns_of(made, content, block_size, listener)
     usual, made.machine_code = made.machine_code, AT_ONCE
-    again = _columns_of(made, content, block_size, None if listener is None else lambda reject: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quoting, "MARKER", MARKS_AT_ONCE)
+        again = _columns_of(made, content, block_size, None if listener is None else lambda reject: None)
     assert str(again) == str(rows)
     made.machine_code = usual
     return rows
 
 
-AT_ONCE = MachineCode("operators.reader.columns.csv_kernels.read_columns", 1)
+AT_ONCE, MARKS_AT_ONCE = (MachineCode(code.path, 1) for code in (Csv.machine_code, quoting.MARKER))
 
 
 def _columns_of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any, ClassVar
 from xml.etree import ElementTree
 
@@ -12,13 +13,24 @@ from hypothesis import strategies as st
 
 from dagflow.errors import RecordError
 from dagflow.storage.file_kinds import wide_encoding
-from operators.reader.formats import RECORD_FORMATS
+from operators.reader.columns import xml_shapes
+from operators.reader.columns.machine_code import MachineCode
+from operators.reader.formats import RECORD_FORMATS, xml
 from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.xml import Xml
 from operators.testing import FormatContract, MemorySource, Records, Rejects, read_cut, read_range
 from tests.nightly import IS_NIGHTLY, cuts
 from tests.operators.reader.formats.test_json_lines import columns_of
 from tests.reference.xml import element_records
+
+
+@pytest.fixture(autouse=True, scope="module", params=[1, 1 << 40], ids=["machine code", "expat"])
+def _machine_code(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each test runs with machine code from the first byte on, and without it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in ((xml, "PLAIN_ELEMENTS"), (xml_shapes, "MARKUP")):
+            patch.setattr(module, name, MachineCode(getattr(module, name).path, request.param))
+        yield
 
 
 class XmlContract(FormatContract):
