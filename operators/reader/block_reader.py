@@ -338,10 +338,10 @@ class _Retrial(ByteAccounting):
         self.is_decided[rows[is_inside]] = True
         return is_inside
 
-    def _refuse(
+    def reject_ranges(
         self, offsets: Sequence[int], lengths: Sequence[int], reasons: Sequence[str], raws: Sequence[bytes]
     ) -> None:
-        super()._refuse(offsets, lengths, reasons, raws)
+        super().reject_ranges(offsets, lengths, reasons, raws)
         rows = np.flatnonzero(self.decide(np.array(offsets, np.int64))).tolist()
         sizes = [lengths[row] for row in rows]
         self._context.refused.add(

@@ -31,6 +31,10 @@ REASONS = [
         "column 'a' (decimal(9, 2)): an object is no number, in: {}",
         "column 'a' (decimal(9, 2)): an object is no number",
     ),
+    (
+        "column 'p' (packed(5), bytes 0 to 3): '40 40 40' in hexadecimal is no packed decimal, in: @@@",
+        "column 'p' (packed(5), bytes 0 to 3): … in hexadecimal is no packed decimal",
+    ),
     ("member 'n' is there twice, in: {", "member 'n' is there twice"),
     ("the row has 3 fields; there are 2 columns", "the row has … fields; there are … columns"),
     (

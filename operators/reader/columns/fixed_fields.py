@@ -114,7 +114,7 @@ def _coded(data: _Bytes, charset: Charset, field: FixedField) -> tuple[pa.String
     texts[~is_valid] = ord("0")
     made = pc.if_else(pa.array(is_valid), _framed(texts).cast(pa.string()), pa.scalar(None, pa.string()))
     wrong = np.flatnonzero(~(is_valid | is_blank)).tolist()
-    return made, {row: f"the bytes {data[row].tobytes().hex(' ')} are no {field.coding} decimal" for row in wrong}
+    return made, {row: f"'{data[row].tobytes().hex(' ')}' in hexadecimal is no {field.coding} decimal" for row in wrong}
 
 
 _Decimals = tuple[_Bytes, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]

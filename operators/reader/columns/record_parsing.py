@@ -205,10 +205,12 @@ class NamedFields:
         rows = np.searchsorted(borders, starts, "right") - 1
         others = np.flatnonzero((colons <= starts) | np.isin(data[starts], _BLANKS))
         refused, firsts = np.unique(rows[others], return_index=True)
-        reasons = {}
-        for row, at in zip(refused.tolist(), starts[others[firsts]].tolist(), strict=True):
-            number = np.count_nonzero(data[borders[row] : at] == LF) + 1
-            reasons[row] = f"line {number} has no name before a colon, and goes on with no other"
+        feeds = positions_of(data == LF)
+        numbers = np.searchsorted(feeds, starts[others[firsts]]) - np.searchsorted(feeds, borders[refused]) + 1
+        reasons = {
+            row: f"line {number} has no name before a colon, and goes on with no other"
+            for row, number in zip(refused.tolist(), numbers.tolist(), strict=True)
+        }
         named = np.setdiff1d(np.arange(len(starts)), others, assume_unique=True)
         found = pc.index_in(pieces_of(buffer, starts[named], colons[named]).cast(pa.string()), self._names)
         is_found = found.is_valid().to_numpy(zero_copy_only=False)

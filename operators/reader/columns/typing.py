@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any
@@ -157,17 +158,19 @@ def _is_text(records: pa.BinaryArray) -> bool:
     return not ((data.take(borders[:-1], mode="clip") & 0xC0) == 0x80).any()
 
 
+_LETTER = re.compile(rb"[A-Za-z]")
+
+
 def why_not_text(charset: str, error: UnicodeDecodeError, what: str) -> str:
     """Why the bytes of a record or a header are no text of a charset.
 
     Where the first bad byte is a letter within a word in a Western encoding, the reason names that.
     """
-    data, start = bytes(error.object), error.start
-    western = "cp1252" if any(0x80 <= byte < 0xA0 for byte in data) else "latin-1"
-    letter = data[start : start + 1].decode(western, "replace")
-    neighbours = data[max(start - 1, 0) : start] + data[start + 1 : start + 2]
-    is_word = letter.isalpha() and any(chr(byte).isalpha() for byte in neighbours if byte < 0x80)
-    fitting = f"; it is text in {western}, as encoding: {western} says" if is_word and charset == "utf-8" else ""
+    data, start, fitting = bytes(error.object), error.start, ""
+    if charset == "utf-8" and _LETTER.search(data, max(start - 1, 0), start + 2):
+        western = "cp1252" if any(0x80 <= byte < 0xA0 for byte in data) else "latin-1"
+        if data[start : start + 1].decode(western, "replace").isalpha():
+            fitting = f"; it is text in {western}, as encoding: {western} says"
     return f"not valid {charset}: {error.reason} at byte {start}{what}{fitting}"
 
 

@@ -114,18 +114,17 @@ class ElementColumns:
         """The elements with their columns; rejects take in those that are not well-formed, or do not fit."""
         if self._shapes is None or self._shapes.charset != encoding:
             self._shapes = ElementShapes(self._shape, encoding)
-        rows, arrays = self._shapes.found(batch.record, self._lists)
-        others = np.delete(np.arange(len(batch)), rows)
-        if len(others):
+        rows, arrays, reasons = self._shapes.found(batch.record, self._lists)
+        others = np.delete(np.arange(len(batch)), [*rows, *reasons])
+        if len(rows) < len(batch):
             parser = self._parser(encoding)
-            reasons: dict[int, str] = {}
             found: list[Found] = []
             for row, element in zip(others.tolist(), batch.take(others).to_pylist(), strict=True):
                 try:
                     found.append(self._checked(parser.parse(element)))
                 except ValueError as error:
                     reasons[row] = str(error)
-            order = np.argsort(np.append(rows, np.delete(others, np.searchsorted(others, [*reasons]))))
+            order = np.argsort(np.append(rows, others[~np.isin(others, [*reasons])]))
             batch = without_refused(batch, in_records(reasons, batch), rejects)
             arrays = {path: self._with_others(path, arrays.get(path), found, order) for path in self._types}
         if not len(batch):
@@ -133,7 +132,7 @@ class ElementColumns:
         columns = {path: self._values(array, self._types[path].arrow) for path, array in arrays.items()}
         return typed(Parsed(batch, pa.RecordBatch.from_pydict(columns)), self._types, (), rejects)
 
-    def _shape(self, markup: tuple[bytes, ...]) -> Shape | None:
+    def _shape(self, markup: tuple[bytes, ...]) -> Shape | str | None:
         last = len(markup) - 1
         numbered = b"".join(piece + b"%d;" % index if index < last else piece for index, piece in enumerate(markup))
         if self._shapes is None or b"<!" in numbered or b"<?" in numbered:
@@ -142,8 +141,8 @@ class ElementColumns:
         blank: list[int] = []
         try:
             found = self._parser(self._shapes.charset).parse(numbered)
-        except ValueError:
-            return None
+        except ValueError as error:
+            return str(error)
         for path, numbers in found.items():
             for indices in ([int(number) for number in text.split(";")[:-1]] for text in numbers):
                 # Text beside elements has several parts.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Units = npt.NDArray[np.uint8]
 
-MARKUP = MachineCode("operators.reader.columns.byte_kernels.Markup", 8 << 20)
+MARKUP = MachineCode("operators.reader.columns.byte_kernels.Markup", 4 << 20)
 """Machine code that finds markup; without it, expat parses each element."""
 
 SELF = "."
@@ -85,27 +85,36 @@ class ElementShapes:
     """The shapes of elements that were met.
 
     Args:
-        shape_of: The shape of an element that was made of pieces of markup; None if expat must parse such elements.
+        shape_of: The shape of an element that was made of pieces of markup; None if expat must parse such elements,
+            and the reason if it refuses them.
         charset: The encoding of elements.
     """
 
-    shape_of: Callable[[tuple[bytes, ...]], Shape | None]
+    shape_of: Callable[[tuple[bytes, ...]], Shape | str | None]
     charset: str
-    _known: dict[tuple[bytes, ...], Shape | None] = field(default_factory=dict)
+    _known: dict[tuple[bytes, ...], Shape | str | None] = field(default_factory=dict)
 
-    def found(self, elements: pa.BinaryArray, lists: Mapping[str, bool]) -> tuple[Positions, dict[str, pa.Array]]:
-        """The elements that are usual, by their positions, and their texts at each path, which may be lists."""
+    def found(
+        self, elements: pa.BinaryArray, lists: Mapping[str, bool]
+    ) -> tuple[Positions, dict[str, pa.Array], dict[int, str]]:
+        """The elements that are usual, by their positions, and their texts at each path, which may be lists.
+
+        Others are refused, for the reasons that their positions have, or left to expat.
+        """
         buffer, borders, units = _bytes_of(elements)
         markup_of = MARKUP.after(len(units))
         if markup_of is None:
-            return NONE, {}
+            return NONE, {}, {}
         markup = markup_of(units, borders)
         is_usual = np.diff(markup.firsts) > 0
         if units.max() >= 128:
             is_usual[np.searchsorted(borders, _odd_characters(elements, units, self.charset), "right") - 1] = False
         found: dict[str, FoundTexts] = {path: FoundTexts() for path in lists}
-        is_taken = np.zeros(len(elements), bool)
+        is_taken, reasons = np.zeros(len(elements), bool), dict[int, str]()
         for shape, members in self._shaped(markup, np.flatnonzero(is_usual)):
+            if isinstance(shape, str):
+                reasons |= dict.fromkeys(members.tolist(), shape)
+                continue
             members = members[_are_blank(buffer, markup, members, shape.blank)]
             is_taken[members] = True
             for path, indices in shape.texts.items():
@@ -121,9 +130,9 @@ class ElementShapes:
         rows = np.flatnonzero(is_taken)
         if len(rows) < len(elements):
             arrays = {path: array.take(pa.array(rows)) for path, array in arrays.items()}
-        return rows, arrays
+        return rows, arrays, reasons
 
-    def _shaped(self, markup: Markup, rows: Positions) -> Iterator[tuple[Shape, Positions]]:
+    def _shaped(self, markup: Markup, rows: Positions) -> Iterator[tuple[Shape | str, Positions]]:
         """The shapes of some elements, and the elements of each; without those that expat must parse."""
         if not len(rows):
             return

@@ -108,15 +108,16 @@ class ByteAccounting:
         Raises:
             RecordError: The reader's port for rejects is not connected.
         """
-        self._refuse([offset], [length], [reason], [raw])
+        self.reject_ranges([offset], [length], [reason], [raw])
 
     def reject_all(self, offsets: Sequence[int], raws: Sequence[bytes], reasons: Sequence[str]) -> None:
         """Refuse whole records, as reject does each: at once, because there may be millions."""
-        self._refuse(offsets, [*map(len, raws)], reasons, raws)
+        self.reject_ranges(offsets, [*map(len, raws)], reasons, raws)
 
-    def _refuse(
+    def reject_ranges(
         self, offsets: Sequence[int], lengths: Sequence[int], reasons: Sequence[str], raws: Sequence[bytes]
     ) -> None:
+        """Refuse ranges of bytes at once, as reject does each."""
         if self.listener is None:
             first = Reject(self.url, offsets[0], lengths[0], reasons[0], raws[0])
             raise not_taken(first)

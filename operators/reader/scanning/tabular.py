@@ -283,10 +283,10 @@ class Tabular(RecordFormat):
         if reasons:
             positions = np.array(sorted(reasons), np.int64)
             refused = batch.take(positions)
-            texts = raws_of(refused)
-            for position, offset, raw in zip(positions.tolist(), refused.offsets().tolist(), texts, strict=True):
-                name, reason = reasons[position]
-                accounting.reject(offset, 0, f"{reason}{self.place_of_value(offset, name)}", raw)
+            offsets = refused.offsets().tolist()
+            whys = zip(offsets, map(reasons.__getitem__, positions.tolist()), strict=True)
+            clauses = [f"{why}{self.place_of_value(offset, name)}" for offset, (name, why) in whys]
+            accounting.reject_ranges(offsets, [0] * len(offsets), clauses, raws_of(refused))
             kept = np.delete(np.arange(len(batch)), positions)
             batch, rows = batch.take(kept), rows.take(pa.array(kept))
         return Parsed(batch.with_columns(rows))

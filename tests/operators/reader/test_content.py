@@ -59,7 +59,8 @@ def test_a_growing_file_gives_each_record_once(
 ) -> None:
     """Whenever it is looked at: the records of the compressed content; the last one may wait for its end."""
     compressed = b"".join(map(COMPRESS[compression], parts))
-    assume(compressed)
+    # The beginning of a file that is none of CSV is refused, whatever comes later.
+    assume(compressed and ("csv" not in str(format) or not b"".join(parts).lstrip().startswith(b"<")))
     sizes = sorted(data.draw(st.sets(st.integers(1, len(compressed)), max_size=5)) | {len(compressed)})
     accounting = ByteAccounting("x", Counter(), lambda reject: None)
     records: Records = []

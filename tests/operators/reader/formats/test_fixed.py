@@ -160,14 +160,14 @@ def test_zoned_decimals_of_text_have_their_sign_in_the_last_character() -> None:
         ({"n": [0, 3, "int8"]}, b"300", "column 'n' (int8, bytes 0 to 3): '300' is not from -128 to 127"),
         ({"s": [1, 3]}, b"a\xe9b", "column 's' (string, bytes 1 to 3): not valid utf-8: invalid continuation byte at "
          "byte 0 of the field; it is text in latin-1, as encoding: latin-1 says"),
-        ({"p": [0, 3, "packed(5)"]}, b"\x12\x3f\x4c", "column 'p' (packed(5), bytes 0 to 3): the bytes 12 3f 4c are no "
-         "packed decimal"),
+        ({"p": [0, 3, "packed(5)"]}, b"\x12\x3f\x4c", "column 'p' (packed(5), bytes 0 to 3): '12 3f 4c' in hexadecimal "
+         "is no packed decimal"),
         ({"p": [0, 3, "packed(4, 1)"]}, b"\x12\x34\x5d", "column 'p' (packed(4, 1), bytes 0 to 3): '-1234.5' has more "
          "than 3 digits before the point, or 1 behind it"),
-        ({"p": [0, 3, "packed(5)"]}, b"@@@", "column 'p' (packed(5), bytes 0 to 3): the bytes 40 40 40 are no packed "
-         "decimal"),
-        ({"z": [0, 3, "zoned(3)"]}, b"1 2", "column 'z' (zoned(3), bytes 0 to 3): the bytes 31 20 32 are no zoned "
-         "decimal"),
+        ({"p": [0, 3, "packed(5)"]}, b"@@@", "column 'p' (packed(5), bytes 0 to 3): '40 40 40' in hexadecimal "
+         "is no packed decimal"),
+        ({"z": [0, 3, "zoned(3)"]}, b"1 2", "column 'z' (zoned(3), bytes 0 to 3): '31 20 32' in hexadecimal "
+         "is no zoned decimal"),
         ({"d": [0, 3, {"type": "date32", "format": "%Y%m%d"}]}, b"202", "column 'd' (date32, bytes 0 to 3): '202' does "
          "not match %Y%m%d"),
     ],
