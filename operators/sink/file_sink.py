@@ -269,6 +269,7 @@ class _SinkFile:
         if (runs := self.sources.runs()) is not None:
             self._encoder.note_blocks(*runs)
         self._encoder.finish()
+        self._stream.facts = self._stream.facts or self._format.facts(self._layout)
         self._stream.close(records=self._records, sources=self.sources.found())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
@@ -26,7 +27,7 @@ class FileStream:
     Attributes:
         url: Where the file will be published.
         size_bytes: Bytes written so far.
-        facts: Facts about the file for a transactional target; set by its encoder before it is closed.
+        facts: Facts about the file for a transactional target; set by its encoder, or else by SinkFormat.facts.
     """
 
     def __init__(self, files: OutputFiles, url: str) -> None:
@@ -57,6 +58,25 @@ class FileStream:
             companion = self._files.open(self.url + suffix)
             companion.write(data)
             companion.close(records=records, sources=sources)
+
+
+class ArrowFile(io.RawIOBase):
+    """An output file as pyarrow writes to it; closing it leaves the stream to its owner."""
+
+    def __init__(self, stream: FileStream) -> None:
+        self._stream = stream
+
+    def write(self, data: Buffer) -> int:
+        """Append bytes; nothing happens once the file is closed."""
+        if not self.closed:
+            self._stream.write(data)
+        return memoryview(data).nbytes
+
+    def tell(self) -> int:
+        return self._stream.size_bytes
+
+    def writable(self) -> bool:
+        return True
 
 
 class FileEncoder(ABC):
@@ -134,6 +154,10 @@ class SinkFormat(HasProperties, ABC):
             ValueError: The format cannot hold such records.
         """
         yield batch.to_arrow()
+
+    def facts(self, layout: Any) -> FileFacts | None:
+        """The facts about a file of a layout, asked for when it ends; None where its name makes it visible."""
+        return None
 
     @abstractmethod
     def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> FileEncoder:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from typing import Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
 from pydantic import Field
-from typing_extensions import Buffer
 
 from dagflow.api.properties import Size
 from dagflow.api.records import RecordBatch
 from dagflow.late import parquet as pq
 from operators.sink.columns.table_columns import with_held_names
 from operators.sink.columns.table_names import TableNames, lower_case
-from operators.sink.formats.base import ChunkedEncoder, FileEncoder, FileStream, SinkFormat
+from operators.sink.formats.base import ArrowFile, ChunkedEncoder, FileEncoder, FileStream, SinkFormat
 
 _ZSTD_LEVEL = 1
 """Compared with level 3, writing takes an eighth to a quarter less time, and files of the benchmarks' columns are up to
@@ -76,7 +74,7 @@ class ParquetEncoder(ChunkedEncoder):
     """Writes one Parquet file, one row group after the other."""
 
     def __init__(self, format: ParquetSink, stream: FileStream, schema: pa.Schema, max_bytes: int | None) -> None:
-        self._file = _ArrowFile(stream)
+        self._file = ArrowFile(stream)
         super().__init__(stream, format.row_group_bytes, max_bytes)
         if not schema.names:
             raise ValueError("records without columns cannot be written as Parquet")
@@ -148,22 +146,3 @@ def _repetitive(rows: pa.Table) -> list[str] | bool:
         for name, column in zip(sample.column_names, sample.columns, strict=True)
         if len(column.unique()) <= _DISTINCT_SHARE * sample.num_rows
     ]
-
-
-class _ArrowFile(io.RawIOBase):
-    """An output file as pyarrow writes to it; closing it leaves the stream to its owner."""
-
-    def __init__(self, stream: FileStream) -> None:
-        self._stream = stream
-
-    def write(self, data: Buffer) -> int:
-        """Append bytes; nothing happens once the file is closed."""
-        if not self.closed:
-            self._stream.write(data)
-        return memoryview(data).nbytes
-
-    def tell(self) -> int:
-        return self._stream.size_bytes
-
-    def writable(self) -> bool:
-        return True

@@ -25,7 +25,14 @@ from operators.sink.columns.table_columns import OnNewColumn, OnTypeChange, Tabl
 from operators.sink.columns.table_names import Path, TableNames, lower_case, require_names
 from operators.sink.tables import TABLE_KINDS
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField, partitionable, require_partition_type
-from operators.sink.tables.table_files import FactOrigin, TableFiles, TableShape, stored_columns
+from operators.sink.tables.table_files import (
+    DataFileFormat,
+    FactOrigin,
+    TableFiles,
+    TableFormat,
+    TableShape,
+    stored_columns,
+)
 
 
 class DataFiles(Protocol):
@@ -69,6 +76,7 @@ class Table(ABC):
     Attributes:
         format_name: The format's name in messages.
         target_class: Where its TableTarget is, see target().
+        file_format: The format of its data files, Parquet unless a kind has another one.
         least_bits: Bits of its narrowest whole numbers.
         time_type: Its type for times of day.
         why_no_type: What a message about a type that it lacks goes on with.
@@ -88,6 +96,7 @@ class Table(ABC):
 
     format_name: ClassVar[str]
     target_class: ClassVar[str]
+    file_format: ClassVar[type[TableFormat]] = DataFileFormat
     least_bits: ClassVar[int] = 8
     time_type: ClassVar[pa.DataType] = pa.time64("us")
     why_no_type: ClassVar[str] = ""
@@ -195,15 +204,15 @@ class Table(ABC):
         return partitionable(rows, self.shape.partition_by, required, in_files=self.stores_partition_columns)
 
     def files(self, context: OperatorContext, target_bytes: int | None, origin: FactOrigin) -> DataFiles:
-        """The data files of a window in a task: of Parquet, unless the kind of table has others.
+        """The data files of a window in a task, of the table's file_format.
 
         Args:
             context: The context of the operator that writes them.
             target_bytes: The size at which a file ends and the next one begins; None for no limit.
-            origin: What their facts say beside their rows.
+            origin: What their facts say beside their rows: a file without facts of it is not in the table.
         """
-        stores = self.stores_partition_columns
-        return TableFiles(context, self.shape, target_bytes, origin, stores_partition_columns=stores)
+        stores, format = self.stores_partition_columns, self.file_format.of
+        return TableFiles(context, self.shape, target_bytes, origin, stores_partition_columns=stores, format=format)
 
     def target(self, storage: StorageContext) -> Any:
         """What takes the files of windows; called in the driver, which may have packages that executors lack."""

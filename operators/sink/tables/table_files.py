@@ -32,7 +32,7 @@ from dagflow.storage.pending import FileFacts, PendingFile
 from operators.sink.columns.nested_types import with_columns
 from operators.sink.columns.table_columns import TableColumns, schema_text
 from operators.sink.file_sink import FileSink
-from operators.sink.formats.base import FileEncoder, FileStream
+from operators.sink.formats.base import FileEncoder, FileStream, SinkFormat
 from operators.sink.formats.parquet import ParquetEncoder, ParquetSink
 from operators.sink.tables.partition_fields import PartitionField, PartitionRows, partitions_of
 
@@ -91,7 +91,7 @@ class TableShape:
     longest: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
-FormatMaker = Callable[[FactOrigin, dict[str, str | None], list[pa.Field]], "DataFileFormat"]
+FormatMaker = Callable[[FactOrigin, dict[str, str | None], list[pa.Field]], "TableFormat"]
 
 
 class TableFiles:
@@ -126,7 +126,7 @@ class TableFiles:
         self._sink = FileSink(
             context, shape.location, prefix=prefix, max_bytes=target_bytes, max_open=_MAX_OPEN, suffix=suffix
         )
-        self._formats: dict[tuple[str, ...], DataFileFormat] = {}
+        self._formats: dict[tuple[str, ...], TableFormat] = {}
         self._columns: dict[str, pa.Field] = {}
 
     def begin_window(self, window_id: int) -> None:
@@ -169,8 +169,11 @@ class TableFiles:
         self._sink.end_window()
 
 
-class DataFileFormat(ParquetSink):
-    """Parquet files of one partition, which report their facts."""
+class TableFormat(SinkFormat):
+    """A format of data files of one partition, which reports their facts: the table's target takes no file without.
+
+    With this as its first base class, any output format is one, as in class Lines(TableFormat, JsonLinesSink).
+    """
 
     _origin: FactOrigin
     _values: dict[str, str | None]
@@ -183,9 +186,17 @@ class DataFileFormat(ParquetSink):
         format._origin, format._values, format._fields = origin, values, fields
         return format
 
-    def facts(self, stored: pa.Schema) -> FileFacts:
+    def layout_of(self, batch: RecordBatch) -> pa.Schema:
+        """Names and types of the columns; other parts of a schema differ from batch to batch."""
+        return pa.schema([pa.field(field.name, field.type) for field in batch.to_arrow().schema])
+
+    def facts(self, layout: pa.Schema) -> FileFacts:
         """The facts of a file with these columns, followed by those of the partition, without its bounds."""
-        return self._origin.facts(pa.schema([*stored, *self._fields]), self._values)
+        return self._origin.facts(pa.schema([*layout, *self._fields]), self._values)
+
+
+class DataFileFormat(TableFormat, ParquetSink):
+    """Parquet files of one partition, which report their facts with bounds."""
 
     def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> FileEncoder:
         return _DataFileEncoder(self, stream, self.layout_of(batch), max_bytes)

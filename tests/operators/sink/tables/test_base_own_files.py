@@ -9,22 +9,21 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dagflow.api.context import OperatorContext
-from dagflow.api.records import RecordBatch
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
-from dagflow.storage.pending import FileFacts, PendingFile
-from operators.sink.columns.table_columns import schema_text
-from operators.sink.file_sink import FileSink
-from operators.sink.formats.base import FileEncoder, FileStream
+from dagflow.storage.pending import PendingFile
 from operators.sink.formats.text_format import JsonLinesSink
 from operators.sink.tables import TABLE_KINDS
-from operators.sink.tables.base import DataFiles, Table
-from operators.sink.tables.table_files import FactOrigin, TableShape
+from operators.sink.tables.base import Table
+from operators.sink.tables.table_files import TableFormat, TableShape
 from operators.sink.tables.table_target import TableTarget
 from tests.operators.sink.test_table_writer import app, columns
+
+
+class LinesFormat(TableFormat, JsonLinesSink):
+    """JSON lines, with the facts that a target decides by."""
 
 
 class LinesTable(Table):
@@ -32,16 +31,13 @@ class LinesTable(Table):
 
     format_name = "lines"
     target_class = f"{__name__}.LinesTarget"
+    file_format = LinesFormat
     is_named = True
 
     @property
     def name(self) -> str:
         """As in YAML."""
         return f"table lines:{self.location}"
-
-    def files(self, context: OperatorContext, target_bytes: int | None, origin: FactOrigin) -> DataFiles:
-        """Files of JSON lines."""
-        return LinesFiles(FileSink(context, self.location, max_bytes=target_bytes))
 
 
 class LinesTarget(TableTarget):
@@ -57,27 +53,6 @@ class LinesTarget(TableTarget):
     def known(self, files: Sequence[PendingFile]) -> pa.Schema | None:
         """None: nothing says which columns there are."""
         return None
-
-
-class LinesFormat(JsonLinesSink):
-    """JSON lines, with the facts that a target decides by."""
-
-    def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> FileEncoder:
-        """Begin a file."""
-        stream.facts = FileFacts("", schema_text(batch.to_arrow().schema), {})
-        return super().start(stream, batch, max_bytes)
-
-
-class LinesFiles:
-    """Writes rows into files of JSON lines."""
-
-    def __init__(self, sink: FileSink) -> None:
-        self._sink, self._format = sink, LinesFormat()
-        self.begin_window, self.end_window = sink.begin_window, sink.end_window
-
-    def write(self, batch: RecordBatch) -> None:
-        """Append rows."""
-        self._sink.write(batch, self._format)
 
 
 def test_a_kind_of_table_writes_data_files_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
