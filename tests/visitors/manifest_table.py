@@ -91,10 +91,14 @@ class ManifestTarget(TableTarget, Target):
         def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
             for file in files:
                 with self._storage.open_file(join(self.table.location, file)) as opened:
-                    rows = pq.ParquetFile(pa.PythonFile(PythonFile(opened), "r")).read()
+                    rows = self.rows_of(pa.PythonFile(PythonFile(opened), "r"))
                 yield from with_columns(rows, schema).select(list(names)).to_batches()
 
         return TableReader(f"manifest {self._opened.number}", schema, batches)
+
+    def rows_of(self, file: pa.PythonFile) -> pa.Table:
+        """The rows of a data file."""
+        return pq.ParquetFile(file).read()
 
 
 class ManifestState(UnversionedState):
