@@ -42,8 +42,12 @@ def read_by_fastavro(reader: AvroRecords, contents: Sequence[bytes], rows: Seque
 
 
 def stored_type(kind: pa.DataType) -> pa.DataType:
-    """A type with bytes in place of text."""
-    return with_leaves(kind, lambda leaf: pa.binary() if pa.types.is_string(leaf) else leaf)
+    """A type with bytes for text, and numbers for moments: of these Python knows those of 9,999 years."""
+
+    def leaf_type(leaf: pa.DataType) -> pa.DataType:
+        return pa.binary() if pa.types.is_string(leaf) else pa.int64() if pa.types.is_timestamp(leaf) else leaf
+
+    return with_leaves(kind, leaf_type)
 
 
 def stored(type: AvroType) -> Any:
