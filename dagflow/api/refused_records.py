@@ -36,11 +36,9 @@ PART_RECORDS = 1 << 16
 """About how many records are decompressed at a time."""
 
 _TEXT = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+_VALUE = f"(?:{_TEXT}|[-+]?[0-9][-+.0-9eE]*)"
 _TYPED = r"(?s)^column '.*?' \(.*?\): "
-_COLUMNS_VALUE = (
-    rf"(?s)^(column '.*?'(?: \(.*?\))?: (?:member '.*?': )*)(?:{_TEXT}|[-+]?[0-9][-+.0-9eE]*)( .*?)(?:, in: .*)?$"
-)
-_RECORD = "(?s), in: .*"
+_COLUMNS_VALUE = rf"(?s)^(column '.*?'(?: \(.*?\))?: (?:member '.*?': )*){_VALUE}( .*)$"
 _NAME = rf"(?s)((?:column|member) {_TEXT})"
 _NAMES_AND_VALUES = rf"{_NAME}|{_TEXT}|(^|[^\w-])[0-9]+\b"
 
@@ -59,9 +57,10 @@ _SCHEMA = pa.schema(
 
 def general_reasons(reasons: Sequence[str]) -> pa.DictionaryArray:
     """Reasons without the values of their records, so that records with the same mistake have the same reason."""
-    texts = pc.replace_substring_regex(pa.array(reasons, pa.string()), _COLUMNS_VALUE, r"\1…\2")
-    found = pc.replace_substring_regex(texts, _RECORD, "").dictionary_encode()
-    different = found.dictionary
+    # Most values are those of columns with a type, which a pattern without groups finds in a third of the time.
+    texts = pc.replace_substring_regex(pa.array(reasons, pa.string()), rf"\): {_VALUE} ", "): … ", max_replacements=1)
+    found = pc.list_element(pc.split_pattern(texts, ", in: ", max_splits=1), 0).dictionary_encode()
+    different = pc.replace_substring_regex(found.dictionary, _COLUMNS_VALUE, r"\1…\2")
     # Where a column is named with its type, only the value differs: the rest says what the type accepts.
     plain = pc.replace_substring_regex(different, _NAMES_AND_VALUES, r"\1\2…")
     plain = pc.replace_substring_regex(plain, f"{_NAME}…", r"\1")
