@@ -77,6 +77,47 @@ def lowest(context: Any, bits: Any) -> Any:
     return types.int64(types.uint64), code
 
 
+BLOCK_BYTES = 32
+"""Bytes that are compared, or copied, by one instruction where the processor has such."""
+
+BLOCK = ir.VectorType(ir.IntType(8), BLOCK_BYTES)
+
+Generated = tuple[Any, Callable[..., Any]]
+"""The type of an intrinsic function, and the function that makes its code."""
+
+
+def loaded(builder: Any, address: Any) -> Any:
+    """The block at an address."""
+    block = builder.load(builder.inttoptr(address, BLOCK.as_pointer()))
+    block.align = 1
+    return block
+
+
+def _comparison(operator: str) -> Generated:
+    def code(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        unset = ir.Constant(BLOCK, ir.Undefined)
+        one = builder.insert_element(unset, arguments[1], ir.Constant(ir.IntType(32), 0))
+        each = builder.shuffle_vector(
+            one, unset, ir.Constant(ir.VectorType(ir.IntType(32), BLOCK_BYTES), [0] * BLOCK_BYTES)
+        )
+        holds = builder.icmp_unsigned(operator, loaded(builder, arguments[0]), each)
+        return builder.bitcast(holds, ir.IntType(BLOCK_BYTES))
+
+    return types.uint32(types.intp, types.uint8), code
+
+
+@intrinsic  # type: ignore[untyped-decorator]  # numba has no types for it
+def matches(_: Any, address: Any, byte: Any) -> Generated:
+    """A bit for each byte of a block, the first one the lowest: whether it is this byte."""
+    return _comparison("==")
+
+
+@intrinsic  # type: ignore[untyped-decorator]  # numba has no types for it
+def below(_: Any, address: Any, byte: Any) -> Generated:
+    """A bit for each byte of a block, the first one the lowest: whether it is lower than this byte."""
+    return _comparison("<")
+
+
 def words_of(data: Bytes) -> Words:
     """The eight bytes from each byte on; they overlap."""
     return np.ndarray((len(data) - 7,), np.uint64, data, strides=(1,))

@@ -115,7 +115,9 @@ class ElementColumns:
         if self._shapes is None or self._shapes.charset != encoding:
             self._shapes = ElementShapes(self._shape, encoding)
         rows, arrays, reasons = self._shapes.found(batch.record, self._lists)
-        others = np.delete(np.arange(len(batch)), [*rows, *reasons])
+        is_other = np.ones(len(batch), bool)
+        is_other[rows] = is_other[[*reasons]] = False
+        others = np.flatnonzero(is_other)
         if len(rows) < len(batch):
             parser = self._parser(encoding)
             found: list[Found] = []

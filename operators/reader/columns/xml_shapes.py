@@ -3,7 +3,7 @@
 What is between brackets or quotes that are no text, such as `<a>` or `<a id=`, is markup, and the rest is text.
 Elements with the same markup have the same shape: expat parses one of them, with the number of each text in its place,
 which says at which path the text is, and whether the markup is well-formed. Elements with anything unusual, such as a
-reference or a comment, are left to expat.
+comment, are left to expat.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ from dagflow.frozen import frozen
 from dagflow.late import compute as pc
 from dagflow.storage.columns import borders_of
 from operators.reader.columns.machine_code import MachineCode
-from operators.reader.scanning.framing import pieces_of
 from operators.reader.scanning.search import NONE, Positions, positions_of
 
 if TYPE_CHECKING:
-    from operators.reader.columns.byte_kernels import Markup
+    from operators.reader.columns.xml_kernels import Markup
 
 Units = npt.NDArray[np.uint8]
 
-MARKUP = MachineCode("operators.reader.columns.byte_kernels.Markup", 4 << 20)
+MARKUP = MachineCode("operators.reader.columns.xml_kernels.Markup", 4 << 20)
 """Machine code that finds markup; without it, expat parses each element."""
 
 SELF = "."
@@ -59,7 +58,7 @@ class FoundTexts:
     starts: list[Positions] = field(default_factory=list)
     stops: list[Positions] = field(default_factory=list)
 
-    def array(self, buffer: pa.Buffer, begins: Positions, is_list: bool) -> pa.Array:
+    def array(self, markup: Markup, begins: Positions, is_list: bool) -> pa.Array:
         """The texts of all elements, which begin at the given places; null where an element has none."""
         count = len(begins)
         if not self.rows:
@@ -72,12 +71,12 @@ class FoundTexts:
         is_absent = pa.array(counts == 0) if not counts.all() else None
         if is_list:
             offsets = np.append(0, np.cumsum(counts)).astype(np.int32)
-            return pa.ListArray.from_arrays(pa.array(offsets), _texts(buffer, starts, stops), mask=is_absent)
+            return pa.ListArray.from_arrays(pa.array(offsets), markup.copied(starts, stops), mask=is_absent)
         if is_absent is None:
-            return _texts(buffer, starts, stops)
+            return markup.copied(starts, stops)
         places, ends = begins.copy(), begins.copy()
         places[rows], ends[rows] = starts, stops
-        return pc.if_else(is_absent, pa.scalar(None, pa.string()), _texts(buffer, places, ends))
+        return pc.if_else(is_absent, pa.scalar(None, pa.string()), markup.copied(places, ends))
 
 
 @dataclass(slots=True)
@@ -101,7 +100,7 @@ class ElementShapes:
 
         Others are refused, for the reasons that their positions have, or left to expat.
         """
-        buffer, borders, units = _bytes_of(elements)
+        borders, units = _bytes_of(elements)
         markup_of = MARKUP.after(len(units))
         if markup_of is None:
             return NONE, {}, {}
@@ -115,18 +114,18 @@ class ElementShapes:
             if isinstance(shape, str):
                 reasons |= dict.fromkeys(members.tolist(), shape)
                 continue
-            members = members[_are_blank(buffer, markup, members, shape.blank)]
+            members = members[_are_blank(markup, members, shape.blank)]
             is_taken[members] = True
             for path, indices in shape.texts.items():
                 # The blank text of an element itself is none.
-                having = members[~_are_blank(buffer, markup, members, indices)] if path == SELF else members
+                having = members[~_are_blank(markup, members, indices)] if path == SELF else members
                 stops = borders[having]
                 for index in indices:
                     starts, stops = (stops, stops) if index < 0 else markup.texts(having, index)
                     found[path].rows.append(having)
                     found[path].starts.append(starts)
                     found[path].stops.append(stops)
-        arrays = {path: texts.array(buffer, borders[:-1], lists[path]) for path, texts in found.items()}
+        arrays = {path: texts.array(markup, borders[:-1], lists[path]) for path, texts in found.items()}
         rows = np.flatnonzero(is_taken)
         if len(rows) < len(elements):
             arrays = {path: array.take(pa.array(rows)) for path, array in arrays.items()}
@@ -150,25 +149,20 @@ class ElementShapes:
                     yield shape, rows[members[is_same[members]]]
 
 
-def _bytes_of(elements: pa.BinaryArray) -> tuple[pa.Buffer, Positions, Units]:
-    """The bytes of elements that are side by side, where each begins and the last ends, and the bytes as an array."""
+def _bytes_of(elements: pa.BinaryArray) -> tuple[Positions, Units]:
+    """Where each of some elements begins that are side by side, and the last ends, and their bytes."""
     borders = borders_of(elements).astype(np.int64)
     buffer = elements.buffers()[2].slice(int(borders[0]), int(borders[-1] - borders[0]))
-    return buffer, borders - borders[0], np.frombuffer(buffer, np.uint8)
+    return borders - borders[0], np.frombuffer(buffer, np.uint8)
 
 
-def _texts(buffer: pa.Buffer, starts: Positions, stops: Positions) -> pa.StringArray:
-    found = pieces_of(buffer, starts, stops)
-    return pa.StringArray.from_buffers(len(found), found.buffers()[1], found.buffers()[2], offset=found.offset)
-
-
-def _are_blank(buffer: pa.Buffer, markup: Markup, rows: Positions, indices: list[int]) -> npt.NDArray[np.bool_]:
+def _are_blank(markup: Markup, rows: Positions, indices: list[int]) -> npt.NDArray[np.bool_]:
     """For each of some elements whether the texts with these indices are white space."""
     are_blank = np.ones(len(rows), bool)
     for index in indices:
         starts, stops = markup.texts(rows, index)
         if (stops > starts).any():
-            lengths = pc.binary_length(pc.utf8_trim_whitespace(_texts(buffer, starts, stops)))
+            lengths = pc.binary_length(pc.utf8_trim_whitespace(markup.copied(starts, stops)))
             are_blank &= lengths.to_numpy() == 0
     return are_blank
 

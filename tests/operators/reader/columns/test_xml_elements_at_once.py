@@ -10,7 +10,7 @@ from tests.reference.xml import element_records
 
 pytest.importorskip("numba", reason="needs numba")
 
-from operators.reader.columns.byte_kernels import plain_elements  # compiles with numba
+from operators.reader.columns.xml_kernels import plain_elements  # compiles with numba
 
 PIECES = [
     *(b"<a>", b"</a>", b"<a/>", b"<ab>", b"<a b='>'>", b'<a b="it\'s">', b"<a b='<a>'>", b"</a >", b"<b c='\"'/>"),
