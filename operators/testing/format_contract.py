@@ -23,6 +23,7 @@ Rejects = list[tuple[int, int]]
 """Offset and length of each range that is refused."""
 
 URL = "memory.bin"
+MAX_RANGES = 1_000_000
 
 
 class MemorySource:
@@ -139,13 +140,7 @@ def read_cut(made: RecordFormat, content: bytes, block_size: int) -> tuple[Recor
 
 
 def read_apart(make: Callable[[], RecordFormat], content: bytes, block_size: int) -> tuple[Records, Rejects]:
-    """The records and rejects of all blocks, as read_cut, where the last is read first and each by another instance.
-
-    Args:
-        make: Makes a new instance, for each block and each pre-scan.
-        content: The file.
-        block_size: The file is cut at multiples of it.
-    """
+    """The records and rejects of all blocks, as read_cut, where the last is read first and each by a new instance."""
     source = MemorySource(content)
     blocks = list(_blocks(make, source, block_size))
     return _joined([read_one(make(), source, block) for block in reversed(blocks)][::-1])
@@ -199,6 +194,8 @@ class FormatContract(ABC):
 
         Also in an instance that has read nothing before, as where tasks read the blocks of one file.
         """
+        ranges = sum(len(content) ** 2 // 2 for content, _ in self._contents())
+        assert ranges < MAX_RANGES, f"{ranges:,} ranges of contents take hours: lower longest, or shorten the pieces"
         for spec in self.formats:
             made = RECORD_FORMATS.make(spec)
             for content, chunks in self._contents():

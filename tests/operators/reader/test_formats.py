@@ -76,6 +76,18 @@ def test_the_suite_finds_a_format_that_is_wrong() -> None:
         FirstByteTwiceContract().test_the_blocks_of_any_file_give_its_records()
 
 
+class LongPiecesContract(TestOneByte):
+    __test__ = False
+    pieces: ClassVar = [b"a" * 40, b"b" * 40, b"c", b"d"]
+    longest = 6
+
+
+def test_the_suite_refuses_more_ranges_than_it_could_try() -> None:
+    """It would go on for hours, without a word; the error says what to change."""
+    with pytest.raises(AssertionError, match="ranges of contents take hours: lower longest, or shorten the pieces"):
+        LongPiecesContract().test_every_range_of_every_short_content_gives_what_begins_in_it()
+
+
 class NeedsBlockZero(OneByte):
     """A format that gets it wrong: the first byte of a file says which bytes are records, and block 0 keeps it."""
 
