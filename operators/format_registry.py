@@ -183,7 +183,8 @@ def imported(kind: str, path: str) -> object:
         raise ValueError(
             f"{kind} '{path}': cannot import {module_name}: {type(error).__name__}: {text_of(error)}{hint}"
         ) from error
-    raise ValueError(f"{kind} '{path}': module {module_name} has no '{name}'{did_you_mean(name, vars(module))}")
+    hint = did_you_mean(name, vars(module)) or f"; it is {getattr(module, '__file__', 'a module of Python')}"
+    raise ValueError(f"{kind} '{path}': module {module_name} has no '{name}'{hint}")
 
 
 def require_package(what: str, package: str, *extras: str) -> None:

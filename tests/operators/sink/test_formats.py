@@ -224,7 +224,7 @@ def test_a_heading_that_is_not_bytes_is_refused(compression: str) -> None:
         ({"type": "parquet", "codec": "zstd"}, "format 'parquet' has no option 'codec'.*it takes: compression"),
         ({"type": "parquet", "compression": "lzo"}, "format 'parquet', option 'compression'"),
         ({"compression": "gzip"}, "a format is a name, or a mapping with 'type' and options"),
-        ("os.path.Nothing", "has no 'Nothing'"),
+        ("os.path.Nothing", "has no 'Nothing'; it is .*path.py"),
         (".LogfmtSink", "format '.LogfmtSink' is not a dotted path: that is a module, a dot, and the name in it"),
         ("./my_formats.py", "format './my_formats.py' is not a dotted path: that is a module, a dot, and the name"),
         ("operators.sink.formats.base.SinkFormat", "does not define extension, start"),
