@@ -23,8 +23,9 @@ from operators.reader.formats.base import ByteAccounting, Parsed, RecordFormat
 class TextColumns(RecordFormat):
     """Adds columns to a format whose records are text; name it before the class that finds the records.
 
-    As in `class Labels(TextColumns, Lines)`. A subclass writes `values`. A record that is not UTF-8 is refused, as is
-    one with a value that is not of its column's type; the empty text is null in columns of other types.
+    As in `class Labels(TextColumns, Lines)`. A subclass writes `values`, and gives `columns` a default if it knows
+    them. A record is refused if it is not UTF-8, or has a value that is not of its column's type. The empty text is
+    null in columns of other types.
     """
 
     columns: Annotated[
@@ -213,7 +214,7 @@ def typed(
     text.
     """
     if parsed.columns is None or not len(parsed.raw):
-        return parsed
+        return Parsed(parsed.raw)
     arrays = {name: parsed.columns.column(name) for name in parsed.columns.schema.names}
     reasons: dict[int, str] = {}
     for name, kind in types.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
@@ -18,7 +19,6 @@ from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, FormatTra
 from operators.reader.scanning.framing import frame_apart
 from operators.reader.scanning.search import Positions
 
-MAX_PREFIX_BYTES = 10
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
@@ -27,10 +27,10 @@ class WholeRecords:
     """The complete records of a range.
 
     Attributes:
-        starts: Where the length of each begins.
+        starts: Where the prefix of each begins.
         contents: Where its bytes begin.
         following: Where the first incomplete record begins.
-        extent: Bytes in that record, length included; 0 where not even its length is complete.
+        extent: Bytes in that record, prefix included; 0 where not even its prefix is complete.
         wrong: Why it cannot be a record, or "".
     """
 
@@ -41,36 +41,47 @@ class WholeRecords:
     wrong: str
 
 
-class LengthPrefixed(RecordFormat):
-    """Records with their length, in bytes, before them: a number of fixed size, or a varint as in protobuf.
+class Prefixed(RecordFormat):
+    """Records that follow each other, each behind a prefix with its length; a subclass writes `content_range`.
 
-    A record's offset is that of its length. The beginning of a record is known only from the one before, so a block
-    that is not read right after its predecessor is reached by walking through the file from its beginning.
+    A record's offset is that of its prefix. The beginning of a record is known only from the one before, so a block
+    that is not read right after its predecessor is reached by walking through the file from its beginning. Behind a
+    prefix that is wrong, the rest of the file is one reject.
     """
 
-    name: ClassVar[str] = "length_prefixed"
     needs_size = False
     traits = FormatTraits(needs_order=True)
 
-    prefix: Annotated[
-        Literal[1, 2, 4, 8, "varint"], Field(description="size of the length in bytes; or varint, as in protobuf")
-    ] = 4
-    byte_order: Annotated[Literal["little", "big"], Field(description="byte order of the length")] = "little"
+    max_prefix_bytes: ClassVar[int] = 10
+    """Bytes of a prefix, at most."""
+
     max_record: Annotated[
         Size, Field(ge=1, le=1 << 30, description="maximum bytes of a record; a larger length is invalid")
     ] = 64 << 20
 
-    def check_properties(self) -> None:
-        self._reached: tuple[object, int, int] = (None, 0, 0)
+    _reached: tuple[object, int, int] = (None, 0, 0)
+
+    @abstractmethod
+    def content_range(self, data: memoryview, position: int) -> tuple[int, int] | None:
+        """Where a record begins, behind its prefix at a position of data, and where it ends, behind data or not.
+
+        Called once for each record. The next prefix begins where the record ends.
+
+        Returns:
+            Both as positions in data; None if data ends within the prefix.
+
+        Raises:
+            ValueError: The bytes are no prefix, for the reason that the error says.
+        """
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         file = (block.url, block.version)
         position = self._first(source, block, file)
         view = FileView(source)
-        usual = held = max(self.chunk_bytes, MAX_PREFIX_BYTES)
+        usual = held = max(self.chunk_bytes, self.max_prefix_bytes)
         # The end of a compressed file is known only when it was read.
         while position < min(block.end, source.size_bytes):
-            walk = self._walk(view.move(position, position + held).data, block.end - position)
+            walk = self.walk(view.move(position, position + held).data, block.end - position)
             if view.end == position:
                 break
             if len(walk.starts):
@@ -91,6 +102,33 @@ class LengthPrefixed(RecordFormat):
         """The start of the first record that is not whole, found from the beginning of the file."""
         return self._next(source, 0, source.size_bytes)
 
+    def walk(self, data: memoryview, limit: int) -> WholeRecords:
+        """The complete records that begin in the first `limit` bytes of data, which begins with a prefix."""
+        starts, contents = list[int](), list[int]()
+        position, extent, wrong, size, most = 0, 0, "", len(data), self.max_record
+        # One step of Python per record: the beginning of a record is known only from the length of the one before.
+        while position < limit and position < size:
+            try:
+                if (found := self.content_range(data, position)) is None:
+                    break
+            except ValueError as error:
+                wrong = str(error)
+                break
+            content, stop = found
+            if stop > size or stop - content > most:
+                wrong, extent = self.too_long(stop - content), stop - position
+                break
+            starts.append(position)
+            contents.append(content)
+            position = stop
+        return WholeRecords(np.array(starts, np.int64), np.array(contents, np.int64), position, extent, wrong)
+
+    def too_long(self, length: int) -> str:
+        """Why no record has a length; "" if one may."""
+        if length <= self.max_record:
+            return ""
+        return f"the length says {length} bytes, which is above max_record, {self.max_record}"
+
     def _first(self, source: ByteSource, block: BlockMetadata, file: object) -> int:
         """The start of the first record that begins in or behind the block; the file's end if there is none."""
         reached, end, position = self._reached
@@ -99,67 +137,58 @@ class LengthPrefixed(RecordFormat):
 
     def _next(self, source: ByteSource, position: int, limit: int) -> int:
         """The start of the first record at or behind a limit, from that of another on; or of one that is not whole."""
-        usual = max(self.chunk_bytes, MAX_PREFIX_BYTES)
+        usual = max(self.chunk_bytes, self.max_prefix_bytes)
         while position < limit:
-            walk = self._walk(read_exactly(source, position, position + usual).data, limit - position)
+            walk = self.walk(read_exactly(source, position, position + usual).data, limit - position)
             position += walk.following
             if position >= limit:
                 break
-            is_whole = not walk.wrong and 0 < walk.extent <= source.size_bytes - position
-            if walk.wrong or (walk.extent and not is_whole) or not (walk.extent or walk.following):
+            if walk.wrong or walk.extent > source.size_bytes - position or not (walk.extent or walk.following):
                 break
             position += walk.extent
         return position
 
-    def _walk(self, data: memoryview, limit: int) -> WholeRecords:
-        return self._walk_varints(data, limit) if self.prefix == "varint" else self._walk_fixed(data, limit)
 
-    def _walk_fixed(self, data: memoryview, limit: int) -> WholeRecords:
+class LengthPrefixed(Prefixed):
+    """Records with their length, in bytes, before them: a number of fixed size, or a varint as in protobuf."""
+
+    name: ClassVar[str] = "length_prefixed"
+
+    prefix: Annotated[
+        Literal[1, 2, 4, 8, "varint"], Field(description="size of the length in bytes; or varint, as in protobuf")
+    ] = 4
+    byte_order: Annotated[Literal["little", "big"], Field(description="byte order of the length")] = "little"
+
+    def content_range(self, data: memoryview, position: int) -> tuple[int, int] | None:
+        """Read a varint; numbers of fixed size are read by walk, which is faster."""
+        content, length, shift, size = position, 0, 0, len(data)
+        while content < size:
+            byte = data[content]
+            content += 1
+            if byte < 0x80:
+                return content, content + length + (byte << shift)
+            length += (byte & 0x7F) << shift
+            shift += 7
+            if shift == 7 * self.max_prefix_bytes:
+                raise ValueError("the length is not a varint")
+        return None
+
+    def walk(self, data: memoryview, limit: int) -> WholeRecords:
+        """Read numbers of fixed size without a call for each."""
+        if self.prefix == "varint":
+            return super().walk(data, limit)
         width = int(self.prefix)
         code = ("<" if self.byte_order == "little" else ">") + _CODES[width]
         unpack = struct.Struct(code).unpack_from
         size, last, most = len(data), len(data) - width, self.max_record
-        starts: list[int] = []
-        position, extent, wrong = 0, 0, ""
-        # One step of Python per record: the beginning of a record is known only from the length of the one before.
+        starts, position, extent, wrong = list[int](), 0, 0, ""
         while position < limit and position <= last:
             (length,) = unpack(data, position)
             following = position + width + length
             if length > most or following > size:
-                wrong, extent = self._too_long(length), width + length
+                wrong, extent = self.too_long(length), width + length
                 break
             starts.append(position)
             position = following
         found = np.array(starts, np.int64)
         return WholeRecords(found, found + width, position, extent, wrong)
-
-    def _walk_varints(self, data: memoryview, limit: int) -> WholeRecords:
-        size = len(data)
-        starts: list[int] = []
-        contents: list[int] = []
-        position, extent, wrong = 0, 0, ""
-        while position < limit and position < size:
-            length = shift = 0
-            content = position
-            while content < size:
-                byte = data[content]
-                length |= (byte & 0x7F) << shift
-                content += 1
-                shift += 7
-                if byte < 0x80 or shift == 7 * MAX_PREFIX_BYTES:
-                    break
-            if data[content - 1] >= 0x80:
-                wrong = "the length is not a varint" if shift == 7 * MAX_PREFIX_BYTES else ""
-                break
-            if length > self.max_record or content + length > size:
-                wrong, extent = self._too_long(length), content - position + length
-                break
-            starts.append(position)
-            contents.append(content)
-            position = content + length
-        return WholeRecords(np.array(starts, np.int64), np.array(contents, np.int64), position, extent, wrong)
-
-    def _too_long(self, length: int) -> str:
-        if length <= self.max_record:
-            return ""
-        return f"the length says {length} bytes, which is above max_record, {self.max_record}"
