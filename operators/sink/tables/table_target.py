@@ -64,6 +64,13 @@ class TableTarget(FileTarget):
         """
         raise DagflowError(f"{self.name} has no versions to read")
 
+    def rows(self) -> pa.RecordBatchReader | None:
+        """All rows, for tests of apps, if the kind of table has a reader and the table is there."""
+        if not self.table.has_reader or self.shape().columns is None:
+            return None
+        reader = self.reader()
+        return pa.RecordBatchReader.from_batches(reader.columns, reader.batches(reader.columns.names))
+
     @abstractmethod
     def known(self, files: Sequence[PendingFile]) -> pa.Schema | None:
         """The columns of the table as it was opened last; None if it does not exist."""
