@@ -1,4 +1,4 @@
-"""The kind of table of a visitor keeps the laws of all targets, and apps write to it and read it."""
+"""The kind of table of a visitor keeps the laws of all targets, and a run that dies adds no row twice."""
 
 from __future__ import annotations
 
@@ -12,16 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from dagflow.api.transactions import Target
-from dagflow.engine.run import run
-from dagflow.engine.run_setup import RunOptions
-from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import FileFacts, PendingFile
+from dagflow.testing.app_cases import failures_of, read_cases
 from dagflow.testing.target_contract import TargetContract
-from operators.lookup.kinds import lookup_source
 from operators.sink.columns.table_columns import schema_text
 from operators.sink.tables import TABLE_KINDS
-from tests.operators.sink.test_table_writer import app, columns
 from tests.visitors.manifest_table import ManifestTable
 
 STORAGE = StorageContext.default()
@@ -45,21 +41,29 @@ class TestManifestTarget(TargetContract):
 
     def rows(self, root: Path) -> list[Any]:
         """All numbers."""
-        table: Any = ManifestTable(str(root), ()).target(STORAGE)
-        return sorted(n for batch in table.reader().batches(["n"]) for n in batch["n"].to_pylist())
+        return sorted(pa.table(self.target(root).rows())["n"].to_pylist())
 
     def rows_of(self, window_ids: Sequence[int]) -> list[Any]:
         """Two of them."""
         return sorted(n for window_id in window_ids for n in (10 * window_id, 10 * window_id + 1))
 
 
-def test_records_are_written_to_a_kind_and_joined_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """By its name alone; a column that comes later is added."""
+APP = "name: orders\nsteps: [{files: in}, {read: lines}, {table: 'manifest:table'}]\n"
+TEST = """\
+app: app.yaml
+tests:
+  each line is a row:
+    files: {in/a.log: "a\\nb\\n"}
+    rows: {table: [{record: a}, {record: b}]}
+    kill: every
+"""
+
+
+@pytest.mark.nightly
+def test_an_app_writes_each_record_once_wherever_it_dies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """At each change of the disk, also between the data files and the manifest."""
     monkeypatch.setitem(TABLE_KINDS, "manifest:PATH", "tests.visitors.manifest_table.ManifestTable")
-    table = f"manifest:{tmp_path / 'table'}"
-    batches = columns(n=pa.array([1, 2])), columns(n=pa.array([3]), later=["a"])
-    run(app(tmp_path, batches, table=table), RunOptions(), runtime=InlineRuntime)
-    source = lookup_source(table, {}, {})
-    assert source.columns(STORAGE).names == ["n", "later"]
-    rows = [row for batch in source.batches(STORAGE, ["n", "later"]) for row in batch.to_pylist()]
-    assert rows == [{"n": 1, "later": None}, {"n": 2, "later": None}, {"n": 3, "later": "a"}]
+    (tmp_path / "app.yaml").write_text(APP)
+    (tmp_path / "test_app.yaml").write_text(TEST)
+    (case,) = read_cases(str(tmp_path / "test_app.yaml"))
+    assert failures_of(case) == []
