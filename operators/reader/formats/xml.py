@@ -35,7 +35,7 @@ REST_OF_TAG = re.compile(rb"""(?:[^>"']|"[^"]*"|'[^']*')*>""")
 
 logger = logging.getLogger(__name__)
 
-PLAIN_ELEMENTS = MachineCode("operators.reader.columns.xml_kernels.plain_elements", 8 << 20)
+PLAIN_ELEMENTS = MachineCode("operators.reader.columns.xml_kernels.plain_elements", 4 << 20)
 """Machine code that finds elements with nothing unusual; without it, regular expressions find all."""
 
 _DECLARED = re.compile(rb"""\s*<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z][A-Za-z0-9._-]*)""")
