@@ -107,6 +107,29 @@ def _bits(at: int, byte: int) -> Any:
     return np.uint64(matches(at, byte)) | np.uint64(matches(at + BLOCK_BYTES, byte)) << np.uint64(BLOCK_BYTES)
 
 
+@compiled(types.int64, types.intp, types.intp, types.uint8, types.uint8, types.Array(types.int64, 1, "C"))
+def _find_pairs(at: int, end: int, first: int, second: int, places: npt.NDArray[np.int64]) -> int:
+    count = place = 0
+    while at < end:
+        pairs = _bits(at, first) & _bits(at + 1, second)
+        while pairs:
+            places[count] = place + lowest(pairs)
+            pairs &= pairs - ONE
+            count += 1
+        at += _WORD_BYTES
+        place += _WORD_BYTES
+    return count
+
+
+def find_pairs(data: Bytes, first: int, second: int) -> npt.NDArray[np.int64]:
+    """Where a byte is followed by another one, which differs from it."""
+    size = (len(data) - 1) // _WORD_BYTES * _WORD_BYTES
+    places, start = np.empty(len(data) // 2 + 1, np.int64), data.ctypes.data
+    count = _find_pairs(start, start + size, first, second, places)
+    rest = np.flatnonzero((data[size:-1] == first) & (data[size + 1 :] == second))
+    return np.append(places[:count], rest + size)
+
+
 @part
 def _odd(bits: Any) -> Any:
     """For each place, whether the number of ones up to it is odd."""

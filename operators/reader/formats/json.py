@@ -16,6 +16,7 @@ from dagflow.api.records import LINE_FEED, RecordBatch
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, FileView, encoding_of, read_exactly, size_read_from
 from operators.reader.columns.json_records import JsonRecords
+from operators.reader.columns.machine_code import MachineCode
 from operators.reader.columns.typing import shown
 from operators.reader.formats.base import BATCH_RECORDS, SHOWN_BYTES, Binary, ByteAccounting, FormatTraits, PreScanned
 from operators.reader.scanning.framing import frame_apart, frame_one
@@ -30,6 +31,9 @@ from operators.reader.scanning.json_structure import (
     text_from,
 )
 from operators.reader.scanning.search import BYTE_ORDER_MARK, LF, Positions, positions_of
+
+PAIRS = MachineCode("operators.reader.columns.byte_kernels.find_pairs")
+"""Machine code that finds where members end."""
 
 _NAME = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _BORDER = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*\{")
@@ -251,8 +255,13 @@ class _Reading:
         if match is None or first < 0 or data[first] != ord("{"):
             return None
         border = match[0]
-        ends = positions_of(data[: 1 - len(border)] == ord("}"))
-        for index in range(1, len(border)):
+        find = PAIRS.after(len(data))
+        if find is None:
+            ends = positions_of((data[:-1] == border[0]) & (data[1:] == border[1]))
+        else:
+            ends = find(data, border[0], border[1])
+        ends = ends[: np.searchsorted(ends, len(data) - len(border) + 1)]
+        for index in range(2, len(border)):
             ends = ends[data[ends + index] == border[index]]
         starts = np.append(first, ends + len(border) - 1)[:-1]
         count = min(int(np.searchsorted(starts, self.limit - view.start)), BATCH_RECORDS)

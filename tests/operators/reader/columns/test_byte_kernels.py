@@ -9,7 +9,17 @@ import pytest
 
 pytest.importorskip("numba", reason="needs numba")
 
-from operators.reader.columns.byte_kernels import split  # compiles with numba
+from operators.reader.columns.byte_kernels import find_pairs, split  # compiles with numba
+
+
+@pytest.mark.parametrize("size", [1, 2, 63, 64, 65, 66, 128, 129, 1000])
+def test_pairs_are_found_at_every_position(size: int) -> None:
+    """At the borders of words, side by side, and at the end."""
+    dice = random.Random(size)
+    for _ in range(100):
+        content = bytes(dice.choices(b"},x", k=size))
+        pairs = find_pairs(np.frombuffer(content, np.uint8), *b"},")
+        assert pairs.tolist() == [place for place in range(size) if content.startswith(b"},", place)]
 
 
 def test_bytes_are_split_as_by_python() -> None:
