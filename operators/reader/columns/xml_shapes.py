@@ -171,7 +171,7 @@ def _odd_characters(elements: pa.BinaryArray, units: Units, charset: str) -> Pos
     """The bytes of characters that only a parser can judge."""
     high = units >= 128
     try:
-        if charset.lower() in ("utf-8", "utf8"):
+        if charset.lower() == "utf-8":
             elements.cast(pa.string())
             # U+FFFE and U+FFFF begin so, and are no characters of XML.
             high[:-1] = (units[:-1] == 0xEF) & (units[1:] == 0xBF)

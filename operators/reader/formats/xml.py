@@ -39,6 +39,9 @@ PLAIN_ELEMENTS = MachineCode("operators.reader.columns.xml_kernels.plain_element
 """Machine code that finds elements with nothing unusual; without it, regular expressions find all."""
 
 _DECLARED = re.compile(rb"""\s*<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z][A-Za-z0-9._-]*)""")
+# Expat knows UTF-8 by its hyphen alone, and takes it for an encoding of single bytes otherwise. A file in wide units is
+# refused before, but iconv leaves their name in the declaration of what it converts to UTF-8.
+_UNICODE = re.compile("utf[-_]?(8|(16|32)([-_]?[lb]e)?)", re.IGNORECASE)
 _NAME = re.compile(rb"<([A-Za-z_][^\s<>/]*)")
 _ASIDE = rb"<!--|<!\[CDATA\[|<\?"
 # A bracket in a comment, an instruction or quotes closes nothing. Atomic: each is read in one way only.
@@ -108,7 +111,8 @@ class Xml(Inferring):
             position = covered = self._begin(source, block, accounting)
         if self._encoding[0] != file:
             declared = _DECLARED.match(read_exactly(source, 0, SHOWN_BYTES).tobytes().removeprefix(BYTE_ORDER_MARK))
-            self._encoding = file, declared[1].decode() if declared else "utf-8"
+            name = declared[1].decode() if declared else "utf-8"
+            self._encoding = file, "utf-8" if _UNICODE.fullmatch(name) else name
         view = FileView(source)
         held = self.chunk_bytes
         while position < limit:

@@ -191,6 +191,13 @@ def test_paths_and_attributes_are_columns_at_any_cut(rows: Any, encoding: str, s
     ]
 
 
+@pytest.mark.parametrize("name", ["UTF8", "utf_8", "UTF-16", "utf-16le", "utf_32"])
+def test_utf_8_is_read_under_other_names(name: str) -> None:
+    """Without its hyphen, or with the name of what was converted; a reference leaves an element to expat."""
+    text = f"<?xml version='1.0' encoding='{name}'?><x>{'<r><a>é</a></r>' * 9}<r><a>é&#233;</a></r></x>"
+    assert rows_of({"a": "string"}, text.encode()) == [{"a": "é"}] * 9 + [{"a": "éé"}]
+
+
 def test_texts_have_the_types_of_columns() -> None:
     """White space around numbers and dates means nothing; that of text stays, and an empty element is no number."""
     columns = {"n": "int64", "d": "date32", "t": "string", "l": "list<decimal(4, 2)>", "a/b": "bool", ".": "string"}
