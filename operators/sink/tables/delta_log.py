@@ -147,13 +147,12 @@ def columns_of(handle: DeltaTable) -> pa.Schema:
     return pa.schema([field.with_nullable(found.field(field.name).nullable) for field in plain])
 
 
-def rows_of(handle: DeltaTable, names: Sequence[str] | None = None) -> pa.RecordBatchReader:
-    """The rows of a table, in any order."""
+def rows_of(handle: DeltaTable, names: Sequence[str]) -> pa.RecordBatchReader:
+    """Columns of the rows of a table, in any order."""
     columns = columns_of(handle)
-    wanted = [*columns.names] if names is None else [*names]
-    schema = pa.schema([columns.field(name) for name in wanted])
+    schema = pa.schema([columns.field(name) for name in names])
     # Not as a dataset of pyarrow: deltalake gives that a wrong text for a partition of -0.5, and it holds row groups.
-    found = pa.RecordBatchReader.from_stream(handle.scan(columns=wanted))
+    found = pa.RecordBatchReader.from_stream(handle.scan(columns=[*names]))
     tables = (with_types(pa.Table.from_batches([part]), schema) for part in found)
     return pa.RecordBatchReader.from_batches(schema, (part for table in tables for part in table.to_batches()))
 

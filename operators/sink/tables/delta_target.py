@@ -95,10 +95,6 @@ class DeltaTarget(TableTarget, Target):
     def known(self, files: Sequence[PendingFile]) -> pa.Schema | None:
         return self._columns
 
-    def rows(self) -> pa.RecordBatchReader | None:
-        handle = self._log.opened()
-        return None if handle is None else rows_of(handle)
-
     def sync(self) -> None:
         if self._handle is not None:
             self._log.sync(self._handle.version())
