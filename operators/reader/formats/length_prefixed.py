@@ -115,19 +115,18 @@ class Prefixed(RecordFormat):
                 wrong = str(error)
                 break
             content, stop = found
-            if stop > size or stop - content > most:
-                wrong, extent = self.too_long(stop - content), stop - position
+            if stop > size or not 0 <= stop - content <= most:
+                wrong, extent = self.wrong_length(stop - content), stop - position
                 break
             starts.append(position)
             contents.append(content)
             position = stop
         return WholeRecords(np.array(starts, np.int64), np.array(contents, np.int64), position, extent, wrong)
 
-    def too_long(self, length: int) -> str:
+    def wrong_length(self, length: int) -> str:
         """Why no record has a length; "" if one may."""
-        if length <= self.max_record:
-            return ""
-        return f"the length says {length} bytes, which is above max_record, {self.max_record}"
+        bound = f"above max_record, {self.max_record}" if length > 0 else "below 0"
+        return "" if 0 <= length <= self.max_record else f"the length says {length} bytes, which is {bound}"
 
     def _first(self, source: ByteSource, block: BlockMetadata, file: object) -> int:
         """The start of the first record that begins in or behind the block; the file's end if there is none."""
@@ -186,7 +185,7 @@ class LengthPrefixed(Prefixed):
             (length,) = unpack(data, position)
             following = position + width + length
             if length > most or following > size:
-                wrong, extent = self.too_long(length), width + length
+                wrong, extent = self.wrong_length(length), width + length
                 break
             starts.append(position)
             position = following

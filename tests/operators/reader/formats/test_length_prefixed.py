@@ -12,8 +12,8 @@ from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting, RecordFormat
-from operators.reader.formats.length_prefixed import LengthPrefixed
-from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, read_cut
+from operators.reader.formats.length_prefixed import LengthPrefixed, Prefixed
+from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, columns_of, read_cut
 from tests.nightly import IS_NIGHTLY
 from tests.reference.others import prefixed_records
 
@@ -63,6 +63,22 @@ def test_a_wrong_length_fails_with_its_place() -> None:
     block = BlockMetadata(0, URL, FileVersion(len(content)), 0, len(content), True)
     with pytest.raises(RecordError, match=r"offset 5 \(5 bytes\): the length says 5000 bytes, which is above max_reco"):
         list(made.read(MemorySource(content), block, accounting))
+
+
+class Signed(Prefixed):
+    """A format of a user, whose lengths are numbers with a sign."""
+
+    def content_range(self, data: memoryview, position: int) -> tuple[int, int] | None:
+        (length,) = struct.unpack_from("b", data, position)
+        return position + 1, position + 1 + length
+
+
+def test_a_length_below_0_is_wrong() -> None:
+    """The rest of the file is refused, where reading would go back for ever."""
+    content = b"\x01a\xfeb"
+    assert read_cut(Signed(), content, 3) == ([(0, b"a")], [(2, 2)])
+    rejects = columns_of(Signed(), content)[1]
+    assert [reject["reason"] for reject in rejects] == ["the length says -2 bytes, which is below 0"]
 
 
 def test_blocks_that_follow_each_other_are_not_walked_through_again() -> None:
