@@ -324,13 +324,13 @@ class TestHeaders(FormatContract):
             return [], []
         for row in rows:
             row.offset += start
-        head = rows[0]
-        text = head.raw.decode(errors="replace")
+        head, text = rows[0], rows[0].raw.decode(errors="replace")
         if (
             not (head.is_closed and head.is_strict)
-            or "\ufffd" in text
-            or "\0" in text
+            or {"\ufffd", "\0"} & set(text)
             or len(set(head.fields)) < len(head.fields)
+            or (len(head.fields) == 1 and '"' not in text and set(text) & set(";\t|"))
+            or other_format(np.frombuffer(head.raw, np.uint8))
         ):
             return [], [(head.offset, len(content) - head.offset)]
         return csv_records(rows[1:], len(head.fields))
