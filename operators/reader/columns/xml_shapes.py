@@ -36,6 +36,9 @@ SELF = "."
 _FEW = 8
 """So few elements of a shape are parsed one by one."""
 
+MOST_SHAPES = 1024
+"""Shapes that are known at a time: files whose tags never repeat have as many as elements."""
+
 
 @frozen
 class Shape:
@@ -144,6 +147,8 @@ class ElementShapes:
             if len(members) >= _FEW:
                 key = markup.pieces_of(sample)
                 if key not in self._known:
+                    if len(self._known) == MOST_SHAPES:
+                        self._known.clear()
                     self._known[key] = self.shape_of(key)
                 if (shape := self._known[key]) is not None:
                     yield shape, rows[members[is_same[members]]]

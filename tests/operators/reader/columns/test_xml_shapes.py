@@ -93,3 +93,15 @@ def test_usual_elements_are_parsed_at_once(element: bytes) -> None:
     parsed(columns, [element] * 1000, "utf-8")
     assert columns._shapes is not None
     assert len(columns._shapes.found(batch_of([element] * 1000).record, columns._lists)[0]) == 1000
+
+
+def test_few_shapes_are_kept_of_elements_that_have_many() -> None:
+    """All elements are parsed."""
+    columns = ElementColumns({"a": ColumnType.of("string")})
+    for first in range(0, 3 * xml_shapes.MOST_SHAPES, 512):
+        elements = [b"<r><a>%d</a><b%d/></r>" % (number, number) for number in range(first, first + 512)]
+        assert [row["a"] for row in parsed(columns, elements * 8, "utf-8")[0]] == [
+            str(number) for number in range(first, first + 512)
+        ] * 8
+    assert columns._shapes is not None
+    assert len(columns._shapes._known) <= xml_shapes.MOST_SHAPES
