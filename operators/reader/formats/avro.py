@@ -19,7 +19,7 @@ from operators.files.metadata import BlockMetadata
 from operators.format_registry import require_package
 from operators.reader.byte_source import ByteSource, FileView, SourceEndError, read_exactly
 from operators.reader.columns.avro_records import AvroRecords
-from operators.reader.compression.blocks import decompressed
+from operators.reader.compression.stream import decompressed
 from operators.reader.formats.base import BATCH_RECORDS, FormatTraits, PreScanned
 from operators.reader.scanning.tabular import BATCH_BYTES, RowUnit, TableFile, Tabular
 

@@ -13,7 +13,7 @@ from dagflow.errors import MOST_LEVELS
 from dagflow.storage.files import PythonFile
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, read_exactly
-from operators.reader.compression.blocks import decompressed
+from operators.reader.compression.stream import decompressed
 from operators.reader.scanning.tabular import RowUnit, TableFile, Tabular, tiled
 
 _MAGIC = b"ORC"
