@@ -83,14 +83,13 @@ class RowRejects(ByteAccounting):
         self.reasons: dict[int, str] = {}
         self._refuses_skipped = refuses_skipped
 
-    def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
-        self.reasons[offset] = reason
-
     def skip_records(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], reason: str) -> None:
         if self._refuses_skipped:
             self.reasons.update(dict.fromkeys(offsets.tolist(), reason))
 
-    def reject_all(self, offsets: Sequence[int], raws: Sequence[bytes], reasons: Sequence[str]) -> None:
+    def reject_ranges(
+        self, offsets: Sequence[int], lengths: Sequence[int], reasons: Sequence[str], raws: Sequence[bytes]
+    ) -> None:
         self.reasons.update(zip(offsets, reasons, strict=True))
 
 

@@ -117,7 +117,7 @@ class ByteAccounting:
     def reject_ranges(
         self, offsets: Sequence[int], lengths: Sequence[int], reasons: Sequence[str], raws: Sequence[bytes]
     ) -> None:
-        """Refuse ranges of bytes at once, as reject does each."""
+        """Refuse ranges of bytes at once, as reject does each; the one method that a subclass overrides."""
         if self.listener is None:
             first = Reject(self.url, offsets[0], lengths[0], reasons[0], raws[0])
             raise not_taken(first)

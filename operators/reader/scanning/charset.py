@@ -180,7 +180,9 @@ class UndecodedRejects(ByteAccounting):
         self._batch = batch
         self._rejects = rejects
 
-    def reject_all(self, offsets: Sequence[int], raws: Sequence[bytes], reasons: Sequence[str]) -> None:
+    def reject_ranges(
+        self, offsets: Sequence[int], lengths: Sequence[int], reasons: Sequence[str], raws: Sequence[bytes]
+    ) -> None:
         """Refuse whole records."""
         rows = np.searchsorted(self._batch.offsets(), np.array(offsets, np.int64))
         self._rejects.reject_all(offsets, self._batch.take(rows).to_pylist(), reasons)

@@ -147,14 +147,13 @@ class WideAccounting(ByteAccounting):
         self._source, self._narrow, self._block = source, narrow, block
         self._size = narrow.unit_bytes
 
-    def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
-        """See ByteAccounting."""
-        self.wide.reject(offset * self._size, length * self._size, reason, self._raw(offset, raw))
-
-    def reject_all(self, offsets: Sequence[int], raws: Sequence[bytes], reasons: Sequence[str]) -> None:
+    def reject_ranges(
+        self, offsets: Sequence[int], lengths: Sequence[int], reasons: Sequence[str], raws: Sequence[bytes]
+    ) -> None:
         """See ByteAccounting."""
         wide = [self._raw(offset, raw) for offset, raw in zip(offsets, raws, strict=True)]
-        self.wide.reject_all([offset * self._size for offset in offsets], wide, reasons)
+        starts, sizes = ([count * self._size for count in counts] for counts in (offsets, lengths))
+        self.wide.reject_ranges(starts, sizes, reasons, wide)
 
     def refuse_file(
         self, source: ByteSource, block: BlockMetadata, reason: str, remedy: str = "", start: int = 0

@@ -11,12 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dagflow.api.refused_records import Reject
 from dagflow.errors import RecordError
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.base import RecordFormat
+from operators.reader.formats.base import ByteAccounting, RecordFormat
 from operators.reader.formats.lines import Lines
+from operators.reader.scanning.charset import UndecodedRejects
 from operators.testing import FormatContract, Records, Rejects, read_cut
 from tests.nightly import IS_NIGHTLY, by_day
+from tests.operators.reader.columns.test_xml_shapes import batch_of
 from tests.reference.encodings import decoded_records
 
 
@@ -146,3 +149,16 @@ def test_every_encoding_of_python_is_either_refused_or_read() -> None:
         for block_size in (3, 16, len(content) + 1):
             found = [record.decode() for _, record in read_cut(made, content, block_size)[0]]
             assert found == texts, (name, block_size)
+
+
+def test_one_refused_record_has_the_bytes_of_its_file_like_many() -> None:
+    """Whichever way of refusing a format takes: none of them passes silently."""
+    found: list[Reject] = []
+    accounting = ByteAccounting("f", listener=lambda reject: found.append(Reject.from_bytes(reject)))
+    rejects = UndecodedRejects(batch_of([b"\xe4"]), accounting)
+    rejects.reject(0, 1, "one", "\xe4".encode())
+    rejects.reject_all([0], ["\xe4".encode()], ["many"])
+    assert [(reject.offset, reject.length, reject.reason, reject.raw) for reject in found] == [
+        (0, 1, "one", b"\xe4"),
+        (0, 1, "many", b"\xe4"),
+    ]
