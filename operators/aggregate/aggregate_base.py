@@ -106,7 +106,8 @@ class AggregateBase(Operator, Accumulator, Unified):
             held.combine()
             is_halved = 2 * held.rows <= before
             self._most_rows = max(self.compact_rows, 4 * held.rows) if is_halved else sys.maxsize
-            self._most_bytes = max(self._room(is_halved=is_halved), held.nbytes + self.compact_bytes // 4)
+            kept = held.nbytes if held.nbytes <= self.held_bytes else 0
+            self._most_bytes = max(self._room(is_halved=is_halved), kept + self.compact_bytes // 4)
         if held.are_combined and held.nbytes > self.held_bytes and self.keys:
             self._let_go()
 

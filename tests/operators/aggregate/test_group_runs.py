@@ -121,6 +121,26 @@ def test_sums_that_need_more_digits_in_some_ranges_are_exact(value: int) -> None
     )
 
 
+class SmallLimits(Aggregate):
+    """Lets groups go from some thousands on."""
+
+    compact_rows, compact_bytes, held_bytes = 2, 64 << 10, 48 << 10
+
+
+def test_groups_that_leave_early_make_no_room_for_more() -> None:
+    """Keys that never come again are held up to the same limit, however often they have left."""
+    aggregate = SmallLimits(by=["k", "d"], columns={"n": "count(*)"})
+    aggregate.is_partial = True
+    left: list[int] = []
+    aggregate.output.connect(lambda batch: left.append(len(batch)))
+    aggregate.begin_window(1)
+    for start in range(0, 100_000, 500):
+        keys = range(start, start + 500)
+        aggregate.take(RecordBatch(pa.record_batch({"k": keys, "d": keys})))
+    assert len(left) > 10
+    assert max(left) == left[0]
+
+
 _MANY_GROUPS = """
 import resource, sys
 import numpy as np, pyarrow as pa
