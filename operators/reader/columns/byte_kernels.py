@@ -31,9 +31,6 @@ _LAST = np.uint64(_WORD_BYTES - 1)
 
 _QUOTE, _BACKSLASH, _OPENING, _CLOSING, _OPENING_LIST, _CLOSING_LIST = b'"\\{}[]'
 _LF, _CR = b"\n\r"
-_LESS, _GREATER, _SLASH, _QUESTION, _EXCLAMATION, _DASH, _APOSTROPHE, _SPACE, _TAB, _AND, _HASH, _END, _X = (
-    b"<>/?!-' \t&#;x"
-)
 
 
 @intrinsic  # type: ignore[untyped-decorator]  # numba has no types for it

@@ -129,8 +129,9 @@ class IndexView:
         paths: set[bytes] = set()
         runs = (table for run in self.runs for table in groups_with_rest(self._required_store, run))
         for table in itertools.chain(self._tables, runs):
-            has_rest = bool_column(numbers_of(table.column("rest_bytes")) > 0)
-            paths.update(table.column("path").filter(has_rest).to_pylist()[: most - len(paths)])
+            has_rest = numbers_of(table.column("rest_bytes")) > 0
+            if has_rest.any():
+                paths.update(table.column("path").filter(bool_column(has_rest)).to_pylist()[: most - len(paths)])
             if len(paths) >= most:
                 break
         return sorted(paths)
