@@ -140,6 +140,18 @@ def test_nothing_is_left_for_later() -> None:
     assert [place for place, _ in comments(EVERYTHING, words)] == []
 
 
+def test_private_names_of_modules_are_used() -> None:
+    """Linters leave constants of a module alone, because others may import them."""
+    unused = []
+    for path in SOURCES:
+        text = path.read_text()
+        words = Counter(re.findall(r"\w+", text))
+        assigned = re.findall(r"^(_[a-zA-Z][\w, ]*)(?::.*)? = ", text, re.MULTILINE)
+        names = [name for group in assigned for name in group.split(", ")]
+        unused += [f"{path}: {name}" for name in names if words[name] == 1]
+    assert unused == []
+
+
 def test_what_is_left_to_subclasses_is_done_by_them() -> None:
     """A method that only raises NotImplementedError stands for those that override it, and not for work to come."""
     every = list(functions(EVERYTHING))
