@@ -59,6 +59,8 @@ def general_reasons(reasons: Sequence[str]) -> pa.DictionaryArray:
     """Reasons without the values of their records, so that records with the same mistake have the same reason."""
     # Most values are those of columns with a type, which a pattern without groups finds in a third of the time.
     texts = pc.replace_substring_regex(pa.array(reasons, pa.string()), rf"\): {_VALUE} ", "): … ", max_replacements=1)
+    if pc.any(pc.match_substring(texts, "': ")).as_py():
+        texts = pc.replace_substring_regex(texts, rf"': {_VALUE} ", "': … ", max_replacements=1)
     found = pc.list_element(pc.split_pattern(texts, ", in: ", max_splits=1), 0).dictionary_encode()
     different = pc.replace_substring_regex(found.dictionary, _COLUMNS_VALUE, r"\1…\2")
     # Where a column is named with its type, only the value differs: the rest says what the type accepts.
@@ -276,7 +278,7 @@ class RefusedLog:
                     details[row], raws[row] = self._reasons[row], self._raws[row]
         numbers = (pa.array(np.array(each, np.int64)) for each in (self._block_ids, self._offsets, self._lengths))
         reasons = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array([*self._code_by_reason], pa.string()))
-        apps = pa.array([""] * count, pa.string()).dictionary_encode()
+        apps = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([""]))
         arrays = [*numbers, reasons, apps, pa.array(details, pa.string()), pa.array(raws, pa.binary())]
         return RefusedRecords(pa.Table.from_arrays(arrays, schema=_SCHEMA))
 

@@ -24,9 +24,10 @@ def test_flags_come_back_as_they_were_also_those_of_a_slice(flags: list[bool], s
     assert flags_of(column.slice(start)).tolist() == flags[start:]
 
 
-@given(FEW, FEW, st.integers(0, 20))
-def test_of_equal_values_the_first_is_found(wanted: list[bytes], values: list[bytes], cut: int) -> None:
-    """Also where both columns consist of pieces."""
+@given(FEW, FEW, st.integers(0, 20), st.sampled_from([1, 200]))
+def test_of_equal_values_the_first_is_found(wanted: list[bytes], values: list[bytes], cut: int, times: int) -> None:
+    """Among few and among many, also where both columns consist of pieces."""
+    wanted, values = wanted * times, values * times
     column = pa.chunked_array([binary_column(values[:cut]), binary_column(values[cut:])], pa.binary())
     for asked in (binary_column(wanted), pa.chunked_array([wanted[:cut], wanted[cut:]], pa.binary())):
         known, positions = positions_in(asked, column)

@@ -132,7 +132,7 @@ class FoundMembers:
 
 def _why_not(members: Object) -> str | None:
     """Why an object is refused; None where it is taken."""
-    if any(is_deep(value) for _, value in members):
+    if any([is_deep(value) for _, value in members if isinstance(value, list)]):
         return f"arrays and objects are nested more than {MAX_DEPTH} levels deep"
     twice = name_twice(members)
     return None if twice is None else f"member '{twice}' is there twice"

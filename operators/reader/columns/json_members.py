@@ -25,6 +25,7 @@ from operators.reader.columns.machine_code import PAYING_BYTES, MachineCode
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import in_records, parse_columns, typed, values_with_refused, without_words
 from operators.reader.columns.written_values import (
+    Object,
     WhyNot,
     all_members,
     shown_numbers,
@@ -135,17 +136,18 @@ class JsonMembers:
         reasons: dict[int, str] = {}
         empty: dict[int, str] = {}
         values: dict[str, list[Any]] = {name: [] for name in self.types}
-        for row, found in enumerate(all_members(batch.to_pylist())):
-            pairs = [pair for pair in found if pair[0] in self.types] if self.takes_others else found
+        add_by_name = {name: column.append for name, column in values.items()}
+        for row, pairs in enumerate(all_members(batch.to_pylist())):
             members = dict(pairs)
-            for name, column in values.items():
-                column.append(members.get(name))
-            if len(members) < len(pairs):
-                twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+            for name, add in add_by_name.items():
+                add(members.get(name))
+            if len(members) < len(pairs) and (twice := self._name_twice(pairs)):
                 reasons[row] = f"member '{twice}' is there twice"
-            elif not self.takes_others and (others := members.keys() - self.types.keys()):
+            elif self.takes_others:
+                continue
+            elif others := members.keys() - self.types.keys():
                 reasons[row] = f"member '{min(others)}' is in none of the columns that were inferred"
-            elif not pairs and not self.takes_others:
+            elif not pairs:
                 empty[row] = "the object has no members, and columns are inferred"
         columns = {}
         for name, kind in self.types.items():
@@ -156,6 +158,11 @@ class JsonMembers:
         reasons = in_records(reasons, batch) | empty
         right = pa.array([row for row in range(len(batch)) if row not in reasons], pa.int64())
         return pa.table(columns).take(right), reasons
+
+    def _name_twice(self, pairs: Object) -> str:
+        """The name of a column that several members have; "" for none."""
+        times = Counter([name for name, _ in pairs if name in self.types or not self.takes_others])
+        return next((name for name, count in times.items() if count > 1), "")
 
     def _column_of(self, values: list[Any], kind: ColumnType) -> tuple[pa.Array, dict[int, str]]:
         """The values of a column, with null for those that are none of its type, and why each of these is not."""

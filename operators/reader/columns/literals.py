@@ -93,14 +93,17 @@ def values_of(texts: Any, kind: ColumnType, *, cuts: bool = False) -> Any:
     if kind.pattern is not None:
         texts = kind.pattern.canonical(texts)
     grammar = _grammar_of(kind)
-    if _is_plain(texts, grammar):
+    is_tried = _is_plain(texts, grammar)
+    if is_tried:
         try:
             return _sound(_cast(texts, kind.arrow, cuts), texts)
         except pa.ArrowInvalid:
             pass
     matches = pc.match_substring_regex(texts, f"^(?:{grammar.regex})$")
     exact = pc.if_else(matches, texts, pa.scalar(None, pa.string()))
-    return _sound(_cast_each(_normal(exact, kind.arrow), kind.arrow, cuts), texts)
+    # Another try fails where all texts are written as values: a failure costs a message for each.
+    has_failed = is_tried and exact.null_count == texts.null_count
+    return _sound(_cast_each(_normal(exact, kind.arrow), kind.arrow, cuts, has_failed=has_failed), texts)
 
 
 def is_written_as(text: str, kind: ColumnType) -> bool:
@@ -125,14 +128,10 @@ def reasons_of(texts: list[str], kind: ColumnType) -> list[str]:
             kind.pattern.canonical(pa.array(texts)).fill_null("").to_pylist(),
             f"does not match {kind.pattern.text}",
         )
-    is_written = _compiled(grammar.regex).fullmatch
-    return [
-        (_why_out_of_range(kind.arrow) or _why_no_moment(text, kind.arrow)) if is_written(text) else unlike
-        for text in written
-    ]
+    is_written, beyond = _compiled(grammar.regex).fullmatch, _why_out_of_range(kind.arrow)
+    return [(beyond or _why_no_moment(text, kind.arrow)) if is_written(text) else unlike for text in written]
 
 
-@functools.cache
 def _why_out_of_range(arrow: pa.DataType) -> str:
     """Why a text that is written as a value of a type is none; "" for times, where the text says why."""
     if pa.types.is_integer(arrow):
@@ -199,11 +198,13 @@ def _cast(texts: Any, arrow: pa.DataType, cuts: bool) -> Any:
     return pc.cast(stamps, arrow)
 
 
-def _cast_each(texts: Any, arrow: pa.DataType, cuts: bool) -> Any:
-    try:
-        return _cast(texts, arrow, cuts)
-    except pa.ArrowInvalid:
-        may_fit = _filter_of(arrow, cuts)
+def _cast_each(texts: Any, arrow: pa.DataType, cuts: bool, *, has_failed: bool) -> Any:
+    if not has_failed:
+        try:
+            return _cast(texts, arrow, cuts)
+        except pa.ArrowInvalid:
+            pass
+    may_fit = _filter_of(arrow, cuts)
     # Dividing alone would take one text after the other where most are wrong.
     likely = [text if text is not None and may_fit(text) else None for text in texts.to_pylist()]
     return _divided(pa.array(likely, pa.string()), arrow, cuts)

@@ -221,8 +221,8 @@ def typed(
         if texts is None or texts.type == kind.arrow:
             continue
         arrays[name], refused = values_with_refused(without_words(texts, null_words), kind)
-        for row, why in refused.items():
-            reasons.setdefault(row, f"column '{name}' ({kind.name}): {why}")
+        beginning = f"column '{name}' ({kind.name}): "
+        reasons = {row: beginning + why for row, why in refused.items()} | reasons
     reasons = in_records(reasons, parsed.raw) if reasons else {}
     return accepted(parsed.raw, pa.RecordBatch.from_pydict(arrays), reasons, rejects)
 
@@ -282,9 +282,10 @@ def _plain_values(
     rows = np.flatnonzero(where_refused(texts, values))
     if not len(rows):
         return values, {}
-    refused = texts.take(pa.array(rows)).to_pylist()
-    named = zip(rows.tolist(), show(refused), reasons_of(refused, kind), strict=True)
-    return values, {row: f"{text} {why}" for row, text, why in named}
+    refused = texts.take(pa.array(rows)).dictionary_encode()
+    different = refused.dictionary.to_pylist()
+    named = [f"{text} {why}" for text, why in zip(show(different), reasons_of(different, kind), strict=True)]
+    return values, dict(zip(rows.tolist(), map(named.__getitem__, refused.indices.to_pylist()), strict=True))
 
 
 def without_words(texts: Any, words: Collection[str]) -> Any:

@@ -6,7 +6,7 @@ import gc
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -72,7 +72,7 @@ def name_twice(members: Object) -> str | None:
         if isinstance(value, Object):
             by_name = dict(value)
             if len(by_name) < len(value):
-                times = Counter(name for name, _ in value)
+                times = Counter([name for name, _ in value])
                 return next(name for name in by_name if times[name] > 1)
             pending += by_name.values()
         elif isinstance(value, list):
@@ -106,20 +106,15 @@ def _check_of(kind: pa.DataType, *, takes_others: bool) -> Callable[[Any], Any]:
         members = {field.name: written_as(field.type, takes_others=takes_others) for field in kind}
         return _object_of(members, takes_others=takes_others)
     if pa.types.is_boolean(kind):
-        return _one_of(lambda value: isinstance(value, bool), "neither true nor false")
+        return _one_of({bool}, "neither true nor false")
     if pa.types.is_string(kind) or pa.types.is_temporal(kind):
-        return _one_of(lambda value: type(value) is str, "no string")
-    takes = str if pa.types.is_decimal(kind) else Number
-    return _one_of(lambda value: isinstance(value, takes), "no number")
+        return _one_of({str}, "no string")
+    return _one_of({str, Number} if pa.types.is_decimal(kind) else {Number}, "no number")
 
 
-def _one_of(fits: Callable[[Any], bool], otherwise: str) -> Callable[[Any], Any]:
-    def check(value: Any) -> Any:
-        if value is not None and not fits(value):
-            return WhyNot(f"{_shown(value)} is {otherwise}")
-        return value
-
-    return check
+def _one_of(types: Collection[type], otherwise: str) -> Callable[[Any], Any]:
+    taken = {*types, type(None)}
+    return lambda value: value if type(value) in taken else WhyNot(f"{_shown(value)} is {otherwise}")
 
 
 def _array_of(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -142,12 +137,13 @@ def _object_of(checks: Mapping[str, Callable[[Any], Any]], *, takes_others: bool
             return WhyNot(f"{_shown(value)} is no object")
         found: dict[str, Any] = {}
         for name, member in value:
-            if name not in checks and takes_others:
+            check_member = checks.get(name)
+            if check_member is None and takes_others:
                 continue
-            if name not in checks or name in found:
+            if check_member is None or name in found:
                 return WhyNot(f"member '{name}' {'is there twice' if name in found else 'was not there before'}")
-            made = found[name] = checks[name](member)
-            if isinstance(made, WhyNot):
+            made = found[name] = check_member(member)
+            if type(made) is WhyNot:
                 return WhyNot(f"member '{name}': {made}")
         return found
 
