@@ -134,7 +134,7 @@ class ElementColumns:
         columns = {path: self._values(array, self._types[path].arrow) for path, array in arrays.items()}
         return typed(Parsed(batch, pa.RecordBatch.from_pydict(columns)), self._types, (), rejects)
 
-    def _shape(self, markup: tuple[bytes, ...]) -> Shape | str | None:
+    def _shape(self, markup: list[bytes]) -> Shape | str | None:
         last = len(markup) - 1
         numbered = b"".join(piece + b"%d;" % index if index < last else piece for index, piece in enumerate(markup))
         if self._shapes is None or b"<!" in numbered or b"<?" in numbered:

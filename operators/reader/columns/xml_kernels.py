@@ -14,7 +14,6 @@ from operators.reader.columns.kernels import (
     BYTES,
     Bytes,
     Places,
-    Words,
     below,
     compiled,
     lowest,
@@ -29,9 +28,6 @@ _LT, _GT, _AMP, _QUOT, _APOS = (
     np.uint64(int.from_bytes(b, "little")) for b in (b"lt;", b"gt;", b"amp;", b"quot;", b"apos;")
 )
 """The names of references, with the byte behind them."""
-
-_MIXING = np.uint64(0x9E3779B97F4A7C15)
-"""An odd number whose multiples differ in all bits."""
 
 
 @part
@@ -256,20 +252,22 @@ def _end_of_piece(data: Bytes, place: int, end: int) -> int:
 
 
 @compiled(
-    *(types.void, BYTES, types.intp, types.Array(types.int64, 1, "C", readonly=True)),
-    *(types.Array(types.int64, 2, "C"), types.Array(types.int64, 1, "C"), types.Array(types.uint64, 1, "C")),
+    *(types.int64, BYTES, types.intp, types.Array(types.int64, 1, "C", readonly=True)),
+    *(types.Array(types.int64, 2, "C"), types.Array(types.int64, 1, "C")),
+    *(types.Array(types.uint8, 1, "C"), types.Array(types.int32, 1, "C")),
 )
-def _find_markup(data: Bytes, at: int, borders: Places, pieces: Any, firsts: Places, hashes: Words) -> None:
-    count = 0
-    for row in range(len(hashes)):
-        place, end, mixed = borders[row], borders[row + 1], _MIXING
+def _find_markup(data: Bytes, at: int, borders: Places, pieces: Any, firsts: Places, copied: Any, ends: Any) -> Any:
+    count, to = 0, np.int64(0)
+    for row in range(len(borders) - 1):
+        place, end = borders[row], borders[row + 1]
         while 0 <= place < end:
             stop = _end_of_piece(data, place + 1, end)
             if stop < 0:
                 place = stop
                 break
-            for index in range(place + 1, stop):
-                mixed = (mixed ^ np.uint64(data[index])) * _MIXING
+            for index in range(place, stop):
+                copied[to] = data[index]
+                to += 1
             pieces[0, count], pieces[1, count] = place, stop
             count += 1
             last = data[stop - 1]
@@ -278,30 +276,9 @@ def _find_markup(data: Bytes, at: int, borders: Places, pieces: Any, firsts: Pla
             else:
                 place = _end_of_text(data, at, stop) if stop < end else end
         if place < 0:
-            count, mixed = firsts[row], np.uint64(0)
-        firsts[row + 1], hashes[row] = count, mixed
-
-
-@compiled(
-    *(types.void, BYTES, types.Array(types.int64, 2, "C"), *[types.Array(types.int64, 1, "C")] * 3),
-    types.Array(types.bool_, 1, "C"),
-)
-def _compare_markup(data: Bytes, pieces: Any, firsts: Places, rows: Places, others: Places, is_same: Any) -> None:
-    for index in range(len(rows)):
-        first, other = firsts[rows[index]], firsts[others[index]]
-        count, piece = firsts[rows[index] + 1] - first, 0
-        if count != firsts[others[index] + 1] - other:
-            continue
-        while piece < count:
-            place, stop, like = pieces[0, first + piece], pieces[1, first + piece], pieces[0, other + piece]
-            if stop - place != pieces[1, other + piece] - like:
-                break
-            while place < stop and data[place] == data[like]:
-                place, like = place + 1, like + 1
-            if place < stop:
-                break
-            piece += 1
-        is_same[index] = piece == count
+            count, to = firsts[row], np.int64(ends[row])
+        firsts[row + 1], ends[row + 1] = count, to
+    return to
 
 
 class Markup:
@@ -314,13 +291,15 @@ class Markup:
     Attributes:
         firsts: The first piece of each element, and one past the last of all; an element with anything unusual has
             none.
-        hashes: A hash of the markup of each element.
+        written: The pieces of each element, side by side; each ends at the first `>` or quote behind its first byte.
     """
 
     def __init__(self, data: Bytes, borders: Places) -> None:
         pieces, self.firsts = np.empty((2, len(data) // 2 + 1), np.int64), np.zeros(len(borders), np.int64)
-        self.hashes = np.empty(len(borders) - 1, np.uint64)
-        _find_markup(data, data.ctypes.data, borders, pieces, self.firsts, self.hashes)
+        copied, ends = np.empty(len(data), np.uint8), np.zeros(len(borders), np.int32)
+        size = _find_markup(data, data.ctypes.data, borders, pieces, self.firsts, copied, ends)
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(copied[:size])]
+        self.written = pa.Array.from_buffers(pa.binary(), len(borders) - 1, buffers)
         self._data, self._pieces = data, pieces[:, : self.firsts[-1]].copy()
 
     def texts(self, rows: Places, index: int) -> tuple[Places, Places]:
@@ -334,14 +313,3 @@ class Markup:
         copied = np.empty(int((stops - starts).sum()), np.uint8)
         size = _copy_unescaped(self._data, starts, stops, copied, borders)
         return pa.StringArray.from_buffers(len(starts), pa.py_buffer(borders), pa.py_buffer(copied[:size]))
-
-    def pieces_of(self, row: int) -> tuple[bytes, ...]:
-        """The markup of an element."""
-        places = self._pieces[:, self.firsts[row] : self.firsts[row + 1]].T.tolist()
-        return tuple(self._data[start:stop].tobytes() for start, stop in places)
-
-    def are_like(self, rows: Places, others: Places) -> npt.NDArray[np.bool_]:
-        """For each of some elements whether its markup is that of another one."""
-        are_like = np.zeros(len(rows), bool)
-        _compare_markup(self._data, self._pieces, self.firsts, rows, others, are_like)
-        return are_like

@@ -8,6 +8,7 @@ comment, are left to expat.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ SELF = "."
 
 _FEW = 8
 """So few elements of a shape are parsed one by one."""
+
+_PIECE = re.compile(rb"(?s).[^>\"']*[>\"']")
 
 MOST_SHAPES = 1024
 """Shapes that are known at a time: files whose tags never repeat have as many as elements."""
@@ -92,9 +95,9 @@ class ElementShapes:
         charset: The encoding of elements.
     """
 
-    shape_of: Callable[[tuple[bytes, ...]], Shape | str | None]
+    shape_of: Callable[[list[bytes]], Shape | str | None]
     charset: str
-    _known: dict[tuple[bytes, ...], Shape | str | None] = field(default_factory=dict)
+    _known: dict[bytes, Shape | str | None] = field(default_factory=dict)
 
     def found(
         self, elements: pa.BinaryArray, lists: Mapping[str, bool]
@@ -138,20 +141,17 @@ class ElementShapes:
         """The shapes of some elements, and the elements of each; without those that expat must parse."""
         if not len(rows):
             return
-        codes = pa.array(markup.hashes[rows]).dictionary_encode().indices.to_numpy()
-        samples = rows[np.unique(codes, return_index=True)[1]]
-        # Elements that have a hash in common may differ.
-        is_same = markup.are_like(rows, samples[codes])
-        order = np.argsort(codes, kind="stable")
-        for sample, members in zip(samples.tolist(), np.split(order, np.cumsum(np.bincount(codes))[:-1]), strict=True):
+        found = markup.written.take(pa.array(rows)).dictionary_encode()
+        codes = found.indices.to_numpy()
+        members_of = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
+        for key, members in zip(found.dictionary.to_pylist(), members_of, strict=True):
             if len(members) >= _FEW:
-                key = markup.pieces_of(sample)
                 if key not in self._known:
                     if len(self._known) == MOST_SHAPES:
                         self._known.clear()
-                    self._known[key] = self.shape_of(key)
+                    self._known[key] = self.shape_of(_PIECE.findall(key))
                 if (shape := self._known[key]) is not None:
-                    yield shape, rows[members[is_same[members]]]
+                    yield shape, rows[members]
 
 
 def _bytes_of(elements: pa.BinaryArray) -> tuple[Positions, Units]:
