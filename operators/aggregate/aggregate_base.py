@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Literal
@@ -45,16 +44,10 @@ class AggregateBase(Operator, Accumulator, Unified):
 
     output = OutputPort()
 
-    # Without annotations, so that they are no properties.
-    compact_rows = 1 << 16
-    """Rows at which partial results are first combined: memory grows with the results, not with the records. Then they
-    are again when there are four times as many rows; where combining, most of the work, has not halved the rows, only
-    for their bytes."""
-    compact_bytes = 64 << 20
-    """Bytes of rows at which they are combined in any case. Where nothing is sorted, which takes a copy, half as many
-    again; but half of that as long as combining has not halved the rows, for then they leave all at once."""
+    # Without an annotation, so that it is no property.
     held_bytes = 48 << 20
-    """Bytes of groups that are held in memory behind that."""
+    """Bytes of groups that are held in memory, and of rows that wait beside them until they are combined: memory grows
+    with the results, not with the records."""
 
     _is_large = False
 
@@ -86,29 +79,18 @@ class AggregateBase(Operator, Accumulator, Unified):
         self._runs = GroupRuns(self.keys)
         self._held = Shares(self.keys, self.combined, self._functions_if_exact)
         self._is_exact = True
-        self._most_rows, self._most_bytes = self.compact_rows, self._room(is_halved=False)
 
     def _functions_if_exact(self, schema: pa.Schema) -> Sequence[tuple[str, str]] | None:
         return self.functions(schema) if self.is_exact(schema) else None
-
-    def _room(self, *, is_halved: bool) -> int:
-        if not self.is_partial:
-            return self.compact_bytes
-        return self.compact_bytes * 3 // (2 if is_halved else 4)
 
     def add(self, partial: pa.Table, *, are_combined: bool = False) -> None:
         held = self._held
         self._is_exact &= self.is_exact(partial.schema)
         held.add(partial, are_combined=are_combined)
-        self._is_large |= held.nbytes >= self.compact_bytes // 2
-        if not held.are_combined and (held.rows > self._most_rows or held.nbytes > self._most_bytes):
-            before = held.rows
+        self._is_large |= held.nbytes >= self.held_bytes // 2
+        if held.waiting_bytes > self.held_bytes:
             held.combine()
-            is_halved = 2 * held.rows <= before
-            self._most_rows = max(self.compact_rows, 4 * held.rows) if is_halved else sys.maxsize
-            kept = held.nbytes if held.nbytes <= self.held_bytes else 0
-            self._most_bytes = max(self._room(is_halved=is_halved), kept + self.compact_bytes // 4)
-        if held.are_combined and held.nbytes > self.held_bytes and self.keys:
+        if self.keys and not held.waiting_bytes and held.nbytes > self.held_bytes:
             self._let_go()
 
     def _let_go(self) -> None:
@@ -147,7 +129,7 @@ class AggregateBase(Operator, Accumulator, Unified):
 
     def add_part(self, part: Any) -> None:
         if self.is_partial:
-            self._held, self._most_rows, self._most_bytes = part
+            self._held = part
             return
         first, *rest = itertools.islice(tables_of(pa.BufferReader(part)), 2)
         if rest:
@@ -161,7 +143,7 @@ class AggregateBase(Operator, Accumulator, Unified):
                 # Which partitions share a task is not planned, and a window that runs again must give the same bytes.
                 self.end_window()
                 return None
-            return self._held, self._most_rows, self._most_bytes
+            return self._held
         if not self._held.rows and not self._runs:
             return None
         # The tables of several runs are a run in turn, so they must be in order.

@@ -13,8 +13,8 @@ from dagflow.late import compute as pc
 from operators.aggregate.group_runs import concatenated
 from operators.reader.columns.machine_code import MachineCode
 
-_FEW_ROWS = 1 << 18
-"""Fewer rows are not divided: their groups fit into the cache."""
+_FEW_ROWS, _SAMPLED_ROWS = 1 << 18, 1 << 16
+"""Fewer rows are not divided: their groups fit into the cache. Of more, some show whether they have many groups."""
 
 _SHARE_BITS = 5
 """The rows of many groups are grouped in 32 shares; with more of them, dividing costs what smaller tables gain."""
@@ -47,7 +47,7 @@ class Shares:
     Attributes:
         rows: How many there are.
         nbytes: The bytes of their values.
-        are_combined: Whether each group has one row.
+        waiting_bytes: Those of rows that have come since groups were last combined; 0 if each group has one row.
     """
 
     def __init__(
@@ -58,24 +58,26 @@ class Shares:
         self._shares: list[list[pa.Table]] = [[]]
         self._divided: list[tuple[pa.Table, list[int]]] = []
         self._types: list[pa.DataType] = []
-        self.rows = self.nbytes = 0
-        self.are_combined = True
+        self.rows = self.nbytes = self.waiting_bytes = 0
 
     def add(self, table: pa.Table, *, are_combined: bool = False) -> None:
         """Add rows; are_combined says that each group among them has one row."""
         if self._functions is not None and self._fold(table, self._functions):
             return
-        types = [table.schema.field(name).type for name in self._keys]
+        types = self._types_of(table)
         if types != self._types:
             # Equal values of other types have other hashes. They are divided again, in a type for all of them.
             self._shares, self._types = [[*self._tables()]], types
-        self.are_combined = are_combined and not self.rows
+        self.waiting_bytes += 0 if are_combined and not self.rows else max(table.nbytes, 1)
         self.rows += table.num_rows
         self.nbytes += table.nbytes
         if len(self._shares) == 1:
             self._shares[0].append(table)
         else:
             self._divide([table])
+
+    def _types_of(self, table: pa.Table) -> list[pa.DataType]:
+        return [table.schema.field(name).type for name in self._keys]
 
     def _fold(self, table: pa.Table, functions: Functions) -> bool:
         """Fold rows, with those that are there, into a hash table; returns whether machine code can."""
@@ -93,16 +95,16 @@ class Shares:
             self._functions = None
             self._shares = [[*self._tables(), *rest[:-1]]]
             return False
-        self.rows, self.nbytes, self.are_combined = len(self._hash_table), self._hash_table.nbytes, True
+        self.rows, self.nbytes, self.waiting_bytes = len(self._hash_table), self._hash_table.nbytes, 0
         return True
 
     def combine(self) -> None:
         """Let each group have one row."""
-        if self.are_combined:
+        if not self.waiting_bytes:
             return
-        if self._keys and len(self._shares) == 1 and self.rows >= _FEW_ROWS:
+        if self._keys and len(self._shares) == 1 and self.rows >= _FEW_ROWS and self._are_many():
             rows, self._shares = concatenated(self._shares.pop()), [[] for _ in range(1 << _SHARE_BITS)]
-            self._types = [rows.schema.field(name).type for name in self._keys]
+            self._types = self._types_of(rows)
             batches = rows.to_batches()[::-1]
             del rows  # the batches are let go one by one
             while batches:
@@ -111,8 +113,12 @@ class Shares:
         for share in filter(None, self._shares):
             share[:] = [self._combined(concatenated(share))]
         held = [table for share in self._shares for table in share]
-        self.rows, self.nbytes = sum(map(len, held)), sum(table.nbytes for table in held)
-        self.are_combined = True
+        self.rows, self.nbytes, self.waiting_bytes = sum(map(len, held)), sum(table.nbytes for table in held), 0
+
+    def _are_many(self) -> bool:
+        """Whether most of the first rows are in groups of their own."""
+        first = concatenated(self._shares[0]).select(self._keys).slice(0, _SAMPLED_ROWS).combine_chunks()
+        return 2 * len(np.unique(_hashes([column.chunk(0) for column in first.columns]))) > len(first)
 
     def take(self) -> Iterator[pa.Table]:
         """The groups, which are let go one share after the other."""
@@ -140,7 +146,8 @@ class Shares:
 
     def _divide(self, tables: Sequence[pa.Table]) -> None:
         for batch in (batch for table in tables for batch in table.to_batches()):
-            share_by_row = _shares([batch.column(name) for name in self._keys])
+            hashes = _hashes([batch.column(name) for name in self._keys])
+            share_by_row = (hashes >> np.uint64(64 - _SHARE_BITS)).astype(np.uint8)
             order = np.argsort(share_by_row, kind="stable")
             borders = np.searchsorted(share_by_row[order], np.arange(len(self._shares) + 1))
             self._divided.append((pa.Table.from_batches([batch.take(pa.array(order))]), borders.tolist()))
@@ -191,13 +198,13 @@ def _folded(key: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.array((words ^ (words >> np.uint64(32))).view(np.int64), mask=mask).view(kind)
 
 
-def _shares(keys: Sequence[pa.Array]) -> npt.NDArray[np.uint8]:
-    """The share of each row: rows with equal keys have the same one."""
+def _hashes(keys: Sequence[pa.Array]) -> npt.NDArray[np.uint64]:
+    """A hash for each row; rows with equal keys have the same one."""
     hashes = np.zeros(len(keys[0]), np.uint64)
     for key in keys:
         hashes = (hashes ^ _words(key)) * _ODD
         hashes ^= hashes >> np.uint64(32)
-    return ((hashes * _ODD) >> np.uint64(64 - _SHARE_BITS)).astype(np.uint8)
+    return hashes * _ODD
 
 
 def _words(key: pa.Array) -> npt.NDArray[np.uint64]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.aggregate.hash_groups import Shares, _folded, _shares, grouped
+from operators.aggregate.hash_groups import Shares, _folded, _hashes, grouped
 
 ROWS = 300_000
 NUMBERS = np.random.default_rng(1).integers(0, ROWS // 2, ROWS)
@@ -85,8 +85,8 @@ def test_what_is_taken_is_gone() -> None:
 @given(st.lists(st.binary(max_size=12), min_size=1, max_size=8), st.integers(0, 7))
 def test_equal_keys_are_in_one_share_wherever_they_are(texts: list[bytes], first: int) -> None:
     """The bytes around a text, and the rows before it, do not count."""
-    together = _shares([pa.array(texts).slice(first % len(texts))])
-    alone = [_shares([pa.array([text])])[0] for text in texts[first % len(texts) :]]
+    together = _hashes([pa.array(texts).slice(first % len(texts))])
+    alone = [_hashes([pa.array([text])])[0] for text in texts[first % len(texts) :]]
     assert together.tolist() == alone
 
 
