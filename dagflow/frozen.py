@@ -20,6 +20,16 @@ def frozen(defined: type[T]) -> type[T]:
     `dataclass(frozen=True, slots=True)` compiles six functions for each class, which takes twenty times as long. This
     compiles `__init__` when the first value is made, and nothing else. Nothing refuses a change when it runs.
     """
+    return _made(defined, is_hashed=True)
+
+
+@dataclass_transform(field_specifiers=(field,))
+def mutable(defined: type[T]) -> type[T]:
+    """A dataclass with slots that can be compared, as frozen() makes it, for values that change."""
+    return _made(defined, is_hashed=False)
+
+
+def _made(defined: type[T], *, is_hashed: bool) -> type[T]:
     own = dict(vars(defined))
     made = dataclass(init=False, slots=True, eq=False, repr=False)(defined)
     names = [item.name for item in fields(cast("Any", made)) if item.compare]
@@ -37,7 +47,8 @@ def frozen(defined: type[T]) -> type[T]:
     def equal(self: T, other: object) -> bool:
         return compared(self) == compared(other) if other.__class__ is self.__class__ else NotImplemented
 
-    methods = {"__init__": compiling, "__eq__": equal, "__hash__": lambda self: hash(compared(self)), "__repr__": _repr}
+    hashed = (lambda self: hash(compared(self))) if is_hashed else None
+    methods = {"__init__": compiling, "__eq__": equal, "__hash__": hashed, "__repr__": _repr}
     for name, method in methods.items():
         if own.get(name) is None:
             setattr(made, name, method)

@@ -101,6 +101,8 @@ SLOW_MODULES = (
     "dagflow.cli.commands",
     "dagflow.cli.live_display",
     "dagflow.engine",
+    "dagflow.telemetry.alert_monitor",
+    "dagflow.telemetry.metrics_server",
     "dagflow.testing.apps",
     "dagflow.runtime.java",
     "dagflow.web.application",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import index
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -14,7 +14,7 @@ from typing_extensions import Buffer
 from dagflow.api.refused_records import RefusedLog
 from dagflow.api.sources import FileSources
 from dagflow.errors import DagflowError, MissingError
-from dagflow.frozen import frozen
+from dagflow.frozen import frozen, mutable
 from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
@@ -338,7 +338,7 @@ class Progress:
         return self.bytes_read, self.steps
 
 
-@dataclass(slots=True)
+@mutable
 class OperatorContext:
     """The context of one operator instance.
 

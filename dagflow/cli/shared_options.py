@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import click
 
-from dagflow.frozen import frozen
+from dagflow.frozen import frozen, mutable
 from dagflow.spec.problems import quoted
 from dagflow.spec.spark_master import MASTER_SETTING, MASTERS, is_master, usable_cores
 from dagflow.suggestions import did_you_mean
@@ -42,7 +42,7 @@ class Seconds(click.FloatRange):
         return seconds
 
 
-@dataclass(slots=True)
+@mutable
 class Settings:
     """Settings of the whole command line.
 

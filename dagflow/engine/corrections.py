@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dagflow.api.context import Skipped, VersionKey, version_key_of
@@ -29,7 +29,7 @@ from dagflow.api.transactions import TransactionalSink
 from dagflow.engine.repeatable import is_by_file, why_not_replayed
 from dagflow.errors import JournalError, Problem, own_name
 from dagflow.execution.messages import TaskResult
-from dagflow.frozen import frozen
+from dagflow.frozen import frozen, mutable
 from dagflow.journal.reader import newest_windows
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Correction, ProducedFiles, Window, WindowIntent, WindowPlan, source_ranges
@@ -68,7 +68,7 @@ def correction_problems(app: LogicalPlan) -> list[Problem]:
     return [app.written(owners[0]).place.problem(text)]
 
 
-@dataclass(slots=True)
+@mutable
 class _Lineage:
     """The parts of a file's earlier version, looked for from the newest to the first one.
 

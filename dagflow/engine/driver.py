@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NoReturn
 
 from dagflow.api.context import UNKNOWN_SUM
@@ -32,6 +32,7 @@ from dagflow.engine.window_runner import MAX_IN_FLIGHT, InFlight, WindowLoop, Wi
 from dagflow.engine.window_sizing import UNMEASURED_WINDOWS, WINDOWS_AHEAD, InputCount
 from dagflow.errors import ANOTHER_CHECKPOINT, START_OVER, DagflowError, JournalError, RunStoppedError
 from dagflow.execution.messages import TaskResult
+from dagflow.frozen import mutable
 from dagflow.journal.events import WindowReplay
 from dagflow.journal.heartbeat import RunState
 from dagflow.journal.journal import Journal
@@ -321,7 +322,7 @@ class Driver(WindowLoop):
 _REPORT = "where it is one of dagflow itself, please report it with the app and the file"
 
 
-@dataclass(slots=True)
+@mutable
 class _Booked:
     """What the kept windows have booked under some keys of the byte accounting.
 

@@ -7,9 +7,10 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dagflow.execution.stalls import DEFAULT_LIMITS, StallDetector, StallLimits, stack_mark, stacks_of
+from dagflow.frozen import mutable
 
 logger = logging.getLogger(__name__)
 
@@ -17,7 +18,7 @@ LASTING_TIMES = 10
 """How many times later a call is reported that works on and on: it may scan any number of files."""
 
 
-@dataclass(slots=True)
+@mutable
 class _Work:
     """What one thread does.
 
@@ -39,7 +40,7 @@ class _Work:
         return f"{self.reported}: no progress for {detector.stood_s:.0f} s"
 
 
-@dataclass(slots=True)
+@mutable
 class DriverWatch:
     """Watches work of any thread of the driver: whether the thread stays at one place, or in one call of an operator.
 

@@ -6,13 +6,14 @@ import contextlib
 import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, TimeoutError
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from dagflow.engine.live_run import TICK_S, StopRequest
 from dagflow.errors import RunStoppedError
 from dagflow.execution.messages import Program
+from dagflow.frozen import mutable
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.runtime.base import Runtime, in_thread
@@ -25,7 +26,7 @@ from dagflow.spec.app_spec import Attributes
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@mutable
 class SparkStart:
     """Starts Spark for a program, once.
 

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
@@ -36,7 +36,7 @@ from dagflow.errors import (
     own_name,
 )
 from dagflow.execution.task_outputs import OutputBounds
-from dagflow.frozen import frozen
+from dagflow.frozen import frozen, mutable
 from dagflow.journal.reader import all_windows, published_urls, read_journal, read_state
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowPlan
@@ -56,7 +56,7 @@ from dagflow.storage.location import absolute, join, name_of, redacted
 from dagflow.storage.pending import PendingFile
 
 
-@dataclass(slots=True)
+@mutable
 class Output:
     """The output of one operator, where the app has it or in the directory of the comparison."""
 
@@ -114,7 +114,7 @@ def outputs_of(app: LogicalPlan) -> list[Output]:
     return outputs
 
 
-@dataclass(slots=True)
+@mutable
 class Apart:
     """A directory in which an app runs, and publishes."""
 

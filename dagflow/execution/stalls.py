@@ -9,7 +9,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -17,7 +17,7 @@ from dagflow import errors
 from dagflow.errors import cut_text
 from dagflow.execution.chain import Chain
 from dagflow.execution.failures import ActiveCall
-from dagflow.frozen import frozen
+from dagflow.frozen import frozen, mutable
 
 LOOK_EVERY_S = 1.0
 """Seconds between checks of the work, at most; fewer where the warning time is short."""
@@ -122,7 +122,7 @@ def operators_frames(frames: Sequence[traceback.FrameSummary]) -> list[traceback
     return inner or list(frames)
 
 
-@dataclass(slots=True)
+@mutable
 class Watched:
     """A watched call.
 

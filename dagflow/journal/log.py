@@ -6,9 +6,9 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from dagflow.errors import FROM_A_COPY, AlreadyExistsError, FencedError, JournalError, MissingError, StorageError
+from dagflow.frozen import mutable
 from dagflow.journal.events import Event, Fence, JournalHolder, Record
 from dagflow.journal.frames import TornError, decode, decode_all, encode, from_json, to_json
 from dagflow.journal.heartbeat import newest_heartbeat
@@ -61,7 +61,7 @@ class SlotTakenError(JournalError):
         self.record = record
 
 
-@dataclass(slots=True)
+@mutable
 class LoadedLog:
     """The result of reading a log.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, assert_never
 
 from dagflow.api.context import WaitingEnd
-from dagflow.frozen import frozen
+from dagflow.frozen import frozen, mutable
 from dagflow.journal.events import (
     Cleared,
     Done,
@@ -40,7 +40,7 @@ from dagflow.metrics.counters import Counters
 from dagflow.storage.pending import HeldFile, PendingFile
 
 
-@dataclass(slots=True)
+@mutable
 class HeldFiles:
     """Files that windows have held back.
 
@@ -157,7 +157,7 @@ def note_partitions(known: dict[str, PartitionCounts], plan: WindowPlan) -> None
         known[stage] = PartitionCounts(min(before.min, count), max(before.max, count), count)
 
 
-@dataclass(slots=True)
+@mutable
 class JournalState:
     """The result of applying a log.
 

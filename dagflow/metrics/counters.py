@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import msgspec
 
+from dagflow.frozen import mutable
 
-@dataclass(slots=True)
+
+@mutable
 class OperatorCounters:
     """Counters of one operator.
 
@@ -27,7 +29,7 @@ class OperatorCounters:
                 mine[name] = mine.get(name, 0) + sign * value
 
 
-@dataclass(slots=True)
+@mutable
 class Counters:
     operators: dict[str, OperatorCounters] = field(default_factory=dict)
 

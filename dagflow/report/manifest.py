@@ -14,7 +14,7 @@ from dagflow.api.context import Skipped, VersionKey, version_key_of
 from dagflow.api.ports import unbatched
 from dagflow.api.sources import block_id_of, decode_sources, discovered_ms_of, is_source_range
 from dagflow.errors import own_name
-from dagflow.frozen import frozen
+from dagflow.frozen import frozen, mutable
 from dagflow.journal.reader import all_windows, find_window, read_journal
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan, planned_tuples
@@ -143,7 +143,7 @@ class WindowManifest:
         return value
 
 
-@dataclass(slots=True)
+@mutable
 class TrackedFile:
     """The state of one version of a file.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ import pyarrow as pa
 from dagflow.api.refused_records import RefusedRecords, blocks_in
 from dagflow.api.sources import block_id_of, is_source_range
 from dagflow.errors import JournalError, own_name
-from dagflow.frozen import frozen
+from dagflow.frozen import frozen, mutable
 from dagflow.journal.reader import committed_windows, read_journal, read_state
 from dagflow.journal.windows import Window, planned_blocks
 from dagflow.late import compute as pc
@@ -147,7 +147,7 @@ def rejects_of(window: Window) -> Iterator[WindowRejects]:
             yield WindowRejects(window.plan.window_id, operator, port, of_app, blocks)
 
 
-@dataclass(slots=True)
+@mutable
 class RejectGroup:
     """Refused records of one file with one reason.
 

@@ -7,14 +7,14 @@ import os
 import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 import msgspec
 
 from dagflow.errors import CredentialsError, DagflowError, StorageError
 from dagflow.execution.messages import Program
-from dagflow.frozen import frozen
+from dagflow.frozen import frozen, mutable
 from dagflow.runtime.start_checks import version_numbers
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
@@ -61,7 +61,7 @@ class RunLocations:
     tag: str = "probe"
 
 
-@dataclass(slots=True)
+@mutable
 class ExecutorReport:
     """The result of checking one executor.
 

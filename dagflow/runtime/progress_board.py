@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from msgspec import structs
 
@@ -25,7 +25,7 @@ from dagflow.execution.task_watch import (
     TaskMessage,
     TaskReport,
 )
-from dagflow.frozen import frozen
+from dagflow.frozen import frozen, mutable
 from dagflow.metrics.counters import OperatorReport, sum_of
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class LastReport:
     is_timed_out: bool = False
 
 
-@dataclass(slots=True)
+@mutable
 class _Task:
     """The state of a running task.
 

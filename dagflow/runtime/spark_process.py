@@ -17,8 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dagflow.runtime.process_log import ProcessLog
-from dagflow.runtime.scratch import SHORT_DIRECTORIES, Scratch, sweep
+from dagflow.runtime.scratch import SHORT_DIRECTORIES, ProcessLog, Scratch, sweep
 from dagflow.runtime.spark_settings import process_variables
 from dagflow.runtime.start_checks import installed_spark, require_open_files, require_space, unwritable_log
 

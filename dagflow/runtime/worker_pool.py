@@ -22,8 +22,8 @@ from dagflow.errors import DagflowError, TransientStorageError, text_of
 from dagflow.execution.messages import Program
 from dagflow.execution.task_watch import StallReport, TaskMessage, TaskReport
 from dagflow.runtime.base import MAX_ATTEMPTS
-from dagflow.runtime.process_log import ProcessLog
 from dagflow.runtime.progress_board import LastReport, ProgressBoard, death_of
+from dagflow.runtime.scratch import ProcessLog
 from dagflow.runtime.start_checks import unwritable_log
 from dagflow.runtime.task_server import END_S, TaskServer
 from dagflow.runtime.worker_server import Job, Reply, ServerSetup

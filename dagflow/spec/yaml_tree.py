@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as MappingType
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
-from dagflow.frozen import frozen
+from dagflow.frozen import frozen, mutable
 from dagflow.spec.problems import Place, Problems, quoted
 from dagflow.suggestions import did_you_mean
 
@@ -256,7 +256,7 @@ def show_braces(text: str) -> str:
     return text.translate(_BRACES)
 
 
-@dataclass(slots=True)
+@mutable
 class Environment:
     """Replaces variables, and remembers which values must not be shown.
 

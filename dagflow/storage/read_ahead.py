@@ -13,7 +13,7 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 
 from dagflow.errors import TransientStorageError
-from dagflow.frozen import frozen
+from dagflow.frozen import frozen, mutable
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat, RangedFile, ReadableFile
 from dagflow.storage.pending import REQUESTS, request_threads
@@ -40,7 +40,7 @@ class Stretch:
     end: int
 
 
-@dataclass(slots=True)
+@mutable
 class _Part:
     start: int
     end: int

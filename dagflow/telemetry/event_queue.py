@@ -22,8 +22,6 @@ MOST_WAITING: Final = 1000
 """How many events may wait; further ones are dropped."""
 
 MOST_AT_ONCE: Final = 100
-CLOSE_S: Final = 1.0
-"""Seconds that the end of a run waits for its last events, for all queues together: an answer takes milliseconds."""
 
 
 class EventQueue(Generic[Event]):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dagflow.errors import DagflowError
-from dagflow.frozen import frozen
+from dagflow.frozen import frozen, mutable
 from dagflow.journal.heartbeat import Heartbeat, newest_heartbeat
 from dagflow.journal.log import LOG, SNAPSHOTS
 from dagflow.journal.reader import read_journal
@@ -42,7 +42,7 @@ It changes where a journal has grown, or was replaced: one that begins anew has 
 """
 
 
-@dataclass(slots=True)
+@mutable
 class KeptJournal:
     """The state of a journal when it was read last; requests only read it.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import Limit, Location, Size
-from dagflow.frozen import frozen
+from dagflow.frozen import frozen, mutable
 from dagflow.suggestions import did_you_mean
 from operators.aggregate.aggregate_calls import Aggregation, many_values
 from operators.expressions.expression import Expression
@@ -24,7 +24,7 @@ from operators.transform.enrich import Enrich
 from operators.transform.select import Select, SelectPlan
 
 
-@dataclass(slots=True)
+@mutable
 class Scope:
     """The tables of a from clause.
 

@@ -19,8 +19,8 @@ from dagflow.journal.state import JournalState
 from dagflow.report.reading import CheckpointReading
 from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
-from dagflow.telemetry.run_signals import MOST_CONNECTIONS as MOST_OF_METRICS
-from dagflow.telemetry.run_signals import MetricsServer
+from dagflow.telemetry.metrics_server import MOST_CONNECTIONS as MOST_OF_METRICS
+from dagflow.telemetry.metrics_server import MetricsServer
 from dagflow.web.application import MOST_CONNECTIONS, MOST_PAGES, application
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.server import Address, serving

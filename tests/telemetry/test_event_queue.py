@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import pytest
 
 from dagflow.spec.app_spec import HttpTarget
-from dagflow.telemetry.event_queue import CLOSE_S, MOST_WAITING, EventQueue, post
+from dagflow.telemetry.event_queue import MOST_WAITING, EventQueue, post
+from dagflow.telemetry.run_signals import CLOSE_S
 from tests.telemetry.http_receiver import closed_address, receiving, silent_address
 
 

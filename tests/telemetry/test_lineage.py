@@ -20,8 +20,8 @@ from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.local import InlineRuntime
 from dagflow.spec.app_spec import HttpTarget, LineageSettings
-from dagflow.telemetry.event_queue import CLOSE_S
 from dagflow.telemetry.lineage import MOST_EVENT_BYTES, MOST_EVENTS, LineageReporter, dataset_name, datasets_of
+from dagflow.telemetry.run_signals import CLOSE_S
 from tests.engine.test_driver import crashing
 from tests.telemetry.app import orders
 from tests.telemetry.http_receiver import receiving

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -24,6 +24,7 @@ from dagflow.engine.run import run as engine_run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_repair import why_gone
 from dagflow.errors import JournalError, RunStoppedError
+from dagflow.frozen import mutable
 from dagflow.journal.reader import read_state
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp, describe
@@ -176,7 +177,7 @@ def _as_json(reject: ShownReject) -> dict[str, Any]:
     return value | ({"text": content} if isinstance(content, str) else content)
 
 
-@dataclass(slots=True)
+@mutable
 class _Counts:
     """How many records are refused.
 

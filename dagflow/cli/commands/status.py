@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 import click
@@ -15,7 +15,7 @@ from dagflow.cli.output import brief, clock, count, definitions, duration, on_on
 from dagflow.cli.render import concern_lines, described_range, left_out_lines, waiting_lines
 from dagflow.cli.shared_options import Settings, store_option
 from dagflow.errors import own_name
-from dagflow.frozen import frozen
+from dagflow.frozen import frozen, mutable
 from dagflow.journal.heartbeat import RunProgress, time_text
 from dagflow.journal.reader import all_windows, read_journal, read_state
 from dagflow.report.input_ranges import InputRange
@@ -256,7 +256,7 @@ SHOWN_VERSIONS = 10
 """Number of newest windows whose versions are listed."""
 
 
-@dataclass(slots=True)
+@mutable
 class TableStatus:
     """The files that one operator has added to its table.
 

@@ -9,11 +9,11 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from dagflow.frozen import frozen
+from dagflow.frozen import frozen, mutable
 from dagflow.spec.yaml_parser import flow, scalar
 
 NULL_WORDS = ("NA", "N/A", "n/a", "NULL", "null", "None", "#N/A", "-")
@@ -234,7 +234,7 @@ _EMPTY = "object without members"
 _UNTYPED = "value that no type takes"
 
 
-@dataclass(slots=True)
+@mutable
 class ColumnEvidence:
     """The values of one column.
 

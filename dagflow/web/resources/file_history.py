@@ -5,13 +5,14 @@ from __future__ import annotations
 import bisect
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from dagflow.api.context import VersionKey, version_key_of
 from dagflow.api.sources import is_source_range
+from dagflow.frozen import mutable
 from dagflow.journal.reader import all_windows, find_window, newest_windows
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
@@ -31,7 +32,7 @@ _NEAR = 8
 """How many windows, from the one of that moment on, are searched for the first reader of the file."""
 
 
-@dataclass(slots=True)
+@mutable
 class KnownVersion:
     """What the windows that were looked at have recorded of one version of a file.
 

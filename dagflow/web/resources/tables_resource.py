@@ -6,12 +6,13 @@ import base64
 import contextlib
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
 
 from dagflow.api.properties import parse_size
+from dagflow.frozen import mutable
 from dagflow.journal.reader import newest_windows
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
@@ -25,7 +26,7 @@ LOOK_S = 2.0
 """About how many seconds the journal is read for, from its newest window back; the answer says how far."""
 
 
-@dataclass(slots=True)
+@mutable
 class _Table:
     """The files that the windows that were looked at have added to one table, the newest first."""
 

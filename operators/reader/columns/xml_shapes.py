@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dagflow.frozen import frozen
+from dagflow.frozen import frozen, mutable
 from dagflow.late import compute as pc
 from dagflow.storage.columns import borders_of
 from operators.reader.columns.machine_code import MachineCode
@@ -56,7 +56,7 @@ class Shape:
     blank: list[int]
 
 
-@dataclass(slots=True)
+@mutable
 class FoundTexts:
     """The texts at a path: for each the element that it is in, where it begins and where it ends."""
 
@@ -85,7 +85,7 @@ class FoundTexts:
         return pc.if_else(is_absent, pa.scalar(None, pa.string()), markup.copied(places, ends))
 
 
-@dataclass(slots=True)
+@mutable
 class ElementShapes:
     """The shapes of elements that were met.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dagflow.api.columns.column_typing import type_name
 from dagflow.api.partitioning import BYTES, DATES, INSTANTS, NUMBERS, TEXT, TIMES, TIMESTAMPS, family_of_type
-from dagflow.frozen import frozen
+from dagflow.frozen import frozen, mutable
 from dagflow.late import compute as pc
 from operators.found_values import DOUBLE, INT64, LARGE, Census, fitted, joined, number_type, plain, type_of_most
 from operators.sink.columns.nested_types import ColumnTypes, WiderType, common_type, parts_of
@@ -76,7 +76,7 @@ class GivenColumn:
         return cls(pc.if_else(pa.array(is_other), pa.nulls(1, values.type)[0], values), others, is_found=True)
 
 
-@dataclass(slots=True)
+@mutable
 class FittedColumn:
     """A column in the type of a table.
 
@@ -274,7 +274,7 @@ def place_key(place: str) -> tuple[bool, str, int]:
     return not place, file, int(offset or 0)
 
 
-@dataclass(slots=True)
+@mutable
 class Proposal:
     """What a task has seen of columns that the driver decides about.
 

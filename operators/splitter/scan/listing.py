@@ -6,19 +6,19 @@ import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from dagflow.frozen import frozen
+from dagflow.frozen import frozen, mutable
 from operators.files.metadata import Column, FileVersion
 
 DIRECTORY = FileVersion(-1)
 
 
-@dataclass(slots=True)
+@mutable
 class ListedStats(Sequence[FileVersion]):
     """Versions of many files in columns, which take less memory than objects. See FileVersion for the units.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.runtime.process_log import ProcessLog
+from dagflow.runtime.scratch import ProcessLog
 
 PATIENCE_S = 60.0
 

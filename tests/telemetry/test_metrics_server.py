@@ -17,7 +17,8 @@ from dagflow.errors import DagflowError
 from dagflow.report.reading import CheckpointReading
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.local import InlineRuntime
-from dagflow.telemetry.run_signals import MetricsAddress, MetricsServer
+from dagflow.telemetry.metrics_server import MetricsServer
+from dagflow.telemetry.run_signals import MetricsAddress
 from tests.engine.sample_app import app_of
 
 EMPTY: Mapping[str, str] = {}
