@@ -32,7 +32,12 @@ def mutable(defined: type[T]) -> type[T]:
 def _made(defined: type[T], *, is_hashed: bool) -> type[T]:
     own = dict(vars(defined))
     made = dataclass(init=False, slots=True, eq=False, repr=False)(defined)
-    names = [item.name for item in fields(cast("Any", made)) if item.compare]
+    items = fields(cast("Any", made))
+    if not all(item.init for item in items):
+        raise TypeError(
+            f"{defined.__qualname__} has a field that __init__ does not take, as only a plain dataclass may"
+        )
+    names = [item.name for item in items if item.compare]
     compared = attrgetter("__class__", *names)
 
     def compiling(self: T, *arguments: Any, **options: Any) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 import dagflow.frozen
-from dagflow.frozen import frozen
+from dagflow.frozen import frozen, mutable
 
 
 @frozen
@@ -55,6 +55,13 @@ class Named:
 
     def __repr__(self) -> str:
         return self.name
+
+
+@mutable
+class Count:
+    """One that changes."""
+
+    number: int
 
 
 def test_a_value_is_shown_as_a_frozen_dataclass_is() -> None:
@@ -113,3 +120,22 @@ def test_a_class_is_compiled_when_its_first_value_is_made() -> None:
     assert [function.__code__.co_filename for function in after] == ["<string>"] * 2
     with pytest.raises(TypeError, match="unexpected keyword argument 'last'"):
         Base("a", last=1)  # type: ignore[call-arg]  # what is tried
+
+
+def test_values_that_change_are_compared_and_have_no_hash() -> None:
+    """They are none of a set or a dict."""
+    one, other = Count(1), Count(1)
+    assert one == other
+    one.number += 1
+    assert one != other
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(one)
+
+
+def test_a_field_that_is_not_given_is_refused() -> None:
+    """Nothing would set it, because there is no class attribute beside a slot."""
+    with pytest.raises(TypeError, match="has a field that __init__ does not take, as only a plain dataclass may"):
+
+        @mutable
+        class _Later:
+            number: int = field(default=0, init=False)

@@ -6,14 +6,13 @@ import contextlib
 import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, TimeoutError
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dagflow.engine.live_run import TICK_S, StopRequest
 from dagflow.errors import RunStoppedError
 from dagflow.execution.messages import Program
-from dagflow.frozen import mutable
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.runtime.base import Runtime, in_thread
@@ -26,7 +25,7 @@ from dagflow.spec.app_spec import Attributes
 logger = logging.getLogger(__name__)
 
 
-@mutable
+@dataclass(slots=True)
 class SparkStart:
     """Starts Spark for a program, once.
 
