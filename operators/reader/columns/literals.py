@@ -128,8 +128,12 @@ def reasons_of(texts: list[str], kind: ColumnType) -> list[str]:
             kind.pattern.canonical(pa.array(texts)).fill_null("").to_pylist(),
             f"does not match {kind.pattern.text}",
         )
-    is_written, beyond = _compiled(grammar.regex).fullmatch, _why_out_of_range(kind.arrow)
-    return [(beyond or _why_no_moment(text, kind.arrow)) if is_written(text) else unlike for text in written]
+    are_written = [*map(_compiled(grammar.regex).fullmatch, written)]
+    beyond = _why_out_of_range(kind.arrow) if any(are_written) else ""
+    return [
+        (beyond or _why_no_moment(text, kind.arrow)) if is_written else unlike
+        for text, is_written in zip(written, are_written, strict=True)
+    ]
 
 
 def _why_out_of_range(arrow: pa.DataType) -> str:
