@@ -169,7 +169,7 @@ def main() -> NoReturn:
     _collect_late()
     # A task is a process with a core. NumPy would start threads for all cores, which spin before they sleep.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # pydantic would look for them in the metadata of all installed packages, for a twentieth of a short command.
+    # To find its plug-ins, pydantic reads the metadata of all installed packages: a twentieth of a short command.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     signal.signal(signal.SIGTERM, _interrupt)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` ignores it

@@ -77,7 +77,7 @@ class RunSignals:
             self._server = MetricsServer(self._source, address.host, address.port)
         self._alerts: AlertMonitor | None = None
         if settings.alerts is not None:
-            # So does this, which sends with it.
+            # Alerts are sent with it as well.
             from dagflow.telemetry.alert_monitor import AlertMonitor
 
             earlier = partial(recent_rejects, checkpoint, storage, state.run_start, state.last_committed)

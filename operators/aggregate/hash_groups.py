@@ -13,8 +13,11 @@ from dagflow.late import compute as pc
 from operators.aggregate.group_runs import concatenated
 from operators.reader.columns.machine_code import MachineCode
 
-_FEW_ROWS, _SAMPLED_ROWS = 1 << 18, 1 << 16
-"""Fewer rows are not divided: their groups fit into the cache. Of more, some show whether they have many groups."""
+_FEW_ROWS = 1 << 18
+"""Fewer rows are not divided: their groups fit into the cache."""
+
+_SAMPLED_ROWS = 1 << 16
+"""The first of more rows, which show whether there are many groups."""
 
 _SHARE_BITS = 5
 """The rows of many groups are grouped in 32 shares; with more of them, dividing costs what smaller tables gain."""
