@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -134,6 +135,9 @@ def named(checkpoints: Iterable[Checkpoint]) -> Mapping[str, Checkpoint]:
     return found
 
 
+READING_S = 1.0
+"""About how many seconds one request reads the journal; its answer says how far it came, and the next one goes on."""
+
 MOST_ROWS = 1000
 _MOST_DIGITS = 18
 _MOST_CHARACTERS = 4096
@@ -155,6 +159,14 @@ class RequestError(DagflowError):
 def is_number(text: str) -> bool:
     """Whether a text is a whole number that a row may have: Python refuses to convert numbers of very many digits."""
     return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+
+
+def reading_deadline() -> float:
+    """The moment of the monotonic clock after which a request that begins to read now looks at no further window.
+
+    It looks at one at least, however long that takes: otherwise no request would come further than the one before.
+    """
+    return time.monotonic() + READING_S
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folders["hostile"] = _prepare(root / "hostile", "hostile", HOSTILE)
     checkpoints = {app: place / "out" / f"{app}.journal" for app, place in folders.items()}
     locations = [Checkpoint(str(each), StorageContext.default()) for each in checkpoints.values()]
+    monkeypatch = pytest.MonkeyPatch()
+    # A page that ends early, because the machine is busy, would hold fewer rows.
+    monkeypatch.setattr("dagflow.web.checkpoints.READING_S", 600.0)
     with following(folders["running"]) as running:
         with following(folders["killed"]) as killed:
             # These are run while the other two start.
@@ -85,6 +88,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         await_window(folders["running"], running)
         with serving(locations) as address:
             yield Site(address.url, checkpoints)
+    monkeypatch.undo()
 
 
 @pytest.fixture(scope="module")

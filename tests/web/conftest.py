@@ -47,6 +47,12 @@ streams:
 ROWS = b"name,n\nant,0\nbee,1\ncat,2\ndog,3\nelk,4\n"
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests read for as long as a busy machine needs: a page that ends early would hold fewer rows."""
+    monkeypatch.setattr("dagflow.web.checkpoints.READING_S", 600.0)
+
+
 def with_table(text: str) -> str:
     """The app with a table, which holds all windows back for the last one."""
     table = (

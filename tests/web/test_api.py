@@ -113,8 +113,10 @@ def test_files_are_found_by_name_and_state(folder: Path) -> None:
     assert ask("files", search="b.txt")["files"] == ask("files", state="planned")["files"] == []
 
 
-def test_pages_of_files_cover_each_range_once(folder: Path) -> None:
-    """What a page leaves out within a window, the next one begins with."""
+@pytest.mark.parametrize("reading_s", [600.0, -1.0])
+def test_pages_of_files_cover_each_range_once(folder: Path, reading_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a page leaves out, the next one begins with, also where one window takes longer than a request may."""
+    monkeypatch.setattr("dagflow.web.checkpoints.READING_S", reading_s)
     for name in ("c", "d", "e", "f"):
         (folder / "in" / f"{name}.csv").write_bytes(b"name,n\nx,1\n")
     finish()
@@ -330,11 +332,15 @@ def test_hostile_names_stay_text(folder: Path) -> None:
     assert found == {b"a.csv", *names}
 
 
-def test_pages_of_rejects_have_each_record_once(folder: Path) -> None:
+@pytest.mark.parametrize("reading_s", [600.0, -1.0])
+def test_pages_of_rejects_have_each_record_once(
+    folder: Path, reading_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A page of one record, and the cursor that it gives, lead through all of them, the newest windows first."""
     (folder / "in" / "c.csv").write_bytes(b"name,n\na,x\nb,y\nc,3\nd,z\n")
     finish()
     whole = ask("rejects")["rejects"]
+    monkeypatch.setattr("dagflow.web.checkpoints.READING_S", reading_s)
     found, after = [], ""
     while True:
         page = ask("rejects", limit="1", after=after)

@@ -21,9 +21,7 @@ from dagflow.report.manifest import TrackedFile, WindowManifest, inputs_of, mani
 from dagflow.report.open_rejects import WindowRejects, rejects_of
 from dagflow.storage.base import ObjectStore
 from dagflow.storage.location import redacted
-
-LOOK_S = 1.0
-"""About how many seconds one request reads the journal; the next page continues where it ended."""
+from dagflow.web.checkpoints import reading_deadline
 
 SEARCH_S = 5.0
 """About how many seconds one request searches a file for a line, or windows for the file's first byte."""
@@ -126,7 +124,7 @@ class FileHistory:
 
     def _look(self, before: int) -> None:
         """If the file is found, but no version from its first byte on is known, the search continues for longer."""
-        begun = time.monotonic()
+        soon, late = reading_deadline(), time.monotonic() + SEARCH_S
         for window in newest_windows(self.store, self.state, before):
             self.looked_at = window.plan.window_id
             # A manifest takes many times as long as a look at the plan, and few windows have read the file.
@@ -134,7 +132,7 @@ class FileHistory:
                 self._add(window)
             ranges = [place for version in self._versions.values() for place in version.ranges]
             is_begun = ranges and not any(place["start"] == 0 for place in ranges)
-            if time.monotonic() - begun > (SEARCH_S if is_begun else LOOK_S):
+            if time.monotonic() > (late if is_begun else soon):
                 break
 
     def _add(self, window: Window) -> None:
@@ -197,7 +195,7 @@ def last_reader(store: ObjectStore, state: JournalState, url: str, taken_ms: int
     if not taken_ms or not kept:
         return 0
     position = bisect.bisect_left(kept, taken_ms, key=lambda each: find_window(store, state, each).plan.emitted_ms)
-    first, last, deadline = kept.start + max(position - 1, 0), 0, time.monotonic() + LOOK_S
+    first, last, deadline = kept.start + max(position - 1, 0), 0, reading_deadline()
     for window in all_windows(store, state, first):
         if has_read(window, url):
             last = window.plan.window_id

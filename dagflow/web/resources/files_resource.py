@@ -18,8 +18,8 @@ from dagflow.report.manifest import TrackedFile, inputs_of, manifest_of, merging
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_kinds import HEAD_BYTES, compression_name_of_content, compression_name_of_url, is_skippable
 from dagflow.storage.location import redacted
-from dagflow.web.checkpoints import AppFile, Checkpoint, Cursor, Query, RequestError
-from dagflow.web.resources.file_history import LOOK_S, SEARCH_S, FileHistory, KnownVersion, refused_in, state_of
+from dagflow.web.checkpoints import AppFile, Checkpoint, Cursor, Query, RequestError, reading_deadline
+from dagflow.web.resources.file_history import SEARCH_S, FileHistory, KnownVersion, refused_in, state_of
 
 ROWS = 100
 
@@ -41,10 +41,10 @@ def files(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
     position = cursor.position
     store, state = checkpoint.journal()
     versions: dict[VersionKey, KnownVersion] = {}
-    deadline, following = time.monotonic() + LOOK_S, None
-    for window in newest_windows(store, state, cursor.before):
+    deadline, following = reading_deadline(), None
+    for index, window in enumerate(newest_windows(store, state, cursor.before)):
         window_id = window.plan.window_id
-        if time.monotonic() > deadline:
+        if index and time.monotonic() > deadline:
             following = str(Cursor(window_id + 1))
             break
         if search and not any(matches(redacted(part.url)) for _, part in inputs_of(window.plan)):

@@ -16,14 +16,11 @@ from dagflow.journal.state import JournalState
 from dagflow.report.open_rejects import RejectChoice, WindowRejects, rejects_of
 from dagflow.storage.base import ObjectStore
 from dagflow.storage.location import redacted
-from dagflow.web.checkpoints import Checkpoint, Cursor, Query
+from dagflow.web.checkpoints import Checkpoint, Cursor, Query, reading_deadline
 
 ROWS = 100
 GROUPS = 100
 """Number of reasons, files and windows that are listed, those with most records first."""
-
-LOOK_S = 1.0
-"""About how many seconds one request counts, and how many it reads for its page; the answer says how far it came."""
 
 
 def rejects(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
@@ -33,9 +30,9 @@ def rejects(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
     choice = RejectChoice((reason,) if reason else (), glob.escape(file) if file else "")
     window_id = query.number("window")
     counts: dict[str, Counter[Any]] = {name: Counter() for name in ("reason", "file", "window")}
-    since, deadline = 0, time.monotonic() + LOOK_S
-    for chosen_id, parts in _chosen(store, state, choice, window_id, 0):
-        if time.monotonic() > deadline:
+    since, deadline = 0, reading_deadline()
+    for index, (chosen_id, parts) in enumerate(_chosen(store, state, choice, window_id, 0)):
+        if index and time.monotonic() > deadline:
             break
         since = chosen_id
         for part in parts:
@@ -65,9 +62,9 @@ def _page(
 ) -> tuple[list[dict[str, Any]], str | None]:
     """Records from a position of the first window on, and the cursor of the next page."""
     rows: list[dict[str, Any]] = []
-    deadline = time.monotonic() + LOOK_S
-    for window_id, parts in windows:
-        if time.monotonic() > deadline:
+    deadline = reading_deadline()
+    for index, (window_id, parts) in enumerate(windows):
+        if index and time.monotonic() > deadline:
             return rows, str(Cursor(window_id + 1))
         seen = 0
         for part in parts:

@@ -17,13 +17,11 @@ from dagflow.journal.reader import newest_windows
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
 from dagflow.storage.location import redacted
-from dagflow.web.checkpoints import SOON_S, AppFile, Checkpoint
+from dagflow.web.checkpoints import SOON_S, AppFile, Checkpoint, reading_deadline
 from dagflow.web.resources.windows_resource import change_text, schemas_of
 
 VERSIONS = 50
 _TARGET = "target_file_bytes"
-LOOK_S = 2.0
-"""About how many seconds the journal is read for, from its newest window back; the answer says how far."""
 
 
 @mutable
@@ -44,9 +42,9 @@ def tables(checkpoint: Checkpoint, app: AppFile) -> dict[str, Any]:
     # A dataset of plain files has no versions, but its columns are decided as those of tables are.
     names = {*state.receipts, *state.held.waiting, *(each.operator for each in state.columns)}
     found = {name: _Table() for name in sorted(names)}
-    deadline, since = time.monotonic() + LOOK_S, state.last_planned + 1
-    for window in newest_windows(store, state) if found else ():
-        if time.monotonic() > deadline:
+    deadline, since = reading_deadline(), state.last_planned + 1
+    for index, window in enumerate(newest_windows(store, state) if found else ()):
+        if index and time.monotonic() > deadline:
             break
         since = window.plan.window_id
         if window.published_ms:

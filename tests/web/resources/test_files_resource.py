@@ -121,7 +121,7 @@ def test_a_line_that_came_back_is_followed_to_the_window_that_took_it(folder: Pa
 @pytest.mark.nightly
 def test_why_says_how_far_it_has_looked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a long journal a request ends in time, and does not take what it has not seen for what is not there."""
-    monkeypatch.setattr("dagflow.web.resources.file_history.LOOK_S", -1.0)
+    monkeypatch.setattr("dagflow.web.checkpoints.READING_S", -1.0)
     url = str(folder / "in" / "b.txt")
     assert ask("why", url=url)["sentence"].endswith(" The index of what was taken does not have it.")
     newest = ask("windows")["windows"][0]["window"]
@@ -143,7 +143,7 @@ def test_a_file_that_was_read_long_ago_is_found_by_its_splitter(folder: Path, mo
         looked_at.append(window.plan.window_id)
         return manifest_of(window)
 
-    monkeypatch.setattr(file_history, "LOOK_S", -1.0)
+    monkeypatch.setattr("dagflow.web.checkpoints.READING_S", -1.0)
     monkeypatch.setattr(file_history, "manifest_of", counting)
     assert ask("files/one", url=url)["versions"][0]["windows"] == ask("why", url=url)["windows"] == windows
     assert looked_at == windows[::-1] * 2
