@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 import dagflow.frozen
@@ -86,6 +89,7 @@ def test_values_are_pickled_and_replaced() -> None:
     """Tasks get values as pickles."""
     spot = Spot("a", (1,), ["n"], "s", 3)
     assert pickle.loads(pickle.dumps(spot)) == spot
+    assert len(pickle.dumps(Empty())) < 70
     assert replace(spot, column=4) == Spot("a", (1,), ["n"], "s", 4)
 
 
@@ -101,8 +105,8 @@ def test_a_value_takes_no_other_attributes() -> None:
         Corner("a").nmae = "b"  # type: ignore[attr-defined]  # what is tried
 
 
-def test_a_class_is_compiled_when_its_first_value_is_made() -> None:
-    """Nothing is compiled for the many classes of which a command makes none; a derived class has its own defaults."""
+def test_a_class_is_compiled_when_it_has_many_values() -> None:
+    """Nothing is compiled for the classes of which a command makes few; a derived class has its own defaults."""
 
     @frozen
     class Base:
@@ -111,15 +115,74 @@ def test_a_class_is_compiled_when_its_first_value_is_made() -> None:
 
     @frozen
     class Derived(Base):
+        kind: ClassVar[str] = "derived"
         last: int = 7
 
-    before = vars(Base)["__init__"], vars(Derived)["__init__"]
-    assert [function.__code__.co_filename for function in before] == [dagflow.frozen.__file__] * 2
-    assert (Derived("a").last, Derived("a", [1]).lines, Base(name="b").lines) == (7, [1], [])
-    after = vars(Base)["__init__"], vars(Derived)["__init__"]
-    assert [function.__code__.co_filename for function in after] == ["<string>"] * 2
+    def made_by(defined: type) -> str:
+        return str(vars(defined)["__init__"].__code__.co_filename)
+
+    few = [(Derived("a").last, Derived("a", [1]).lines, Base(name="b").lines) for _ in range(2)]
+    assert [made_by(each) for each in (Base, Derived)] == [dagflow.frozen.__file__] * 2
+    many = [(Derived("a").last, Derived("a", [1]).lines, Base(name="b").lines) for _ in range(30)]
+    assert [made_by(each) for each in (Base, Derived)] == ["<string>"] * 2
+    assert few + many == [(7, [1], [])] * 32
     with pytest.raises(TypeError, match="unexpected keyword argument 'last'"):
         Base("a", last=1)  # type: ignore[call-arg]  # what is tried
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((), {}, "missing 1 required positional argument: 'name'"),
+        (("a",), {"name": "b"}, "got multiple values for argument 'name'"),
+        (("a",), {"size": 1}, "got an unexpected keyword argument 'size'"),
+        (("a", (), [], "s", 1, 2), {}, "takes from 2 to 6 positional arguments but 7 were given"),
+    ],
+)
+@pytest.mark.parametrize("values", [0, 30])
+def test_arguments_are_refused_as_python_refuses_them(
+    values: int, arguments: tuple[Any, ...], options: dict[str, Any], message: str
+) -> None:
+    """Whether `__init__` is compiled or not."""
+
+    @frozen
+    class Place(Corner):
+        column: int = 0
+
+    for _ in range(values):
+        Place("a")
+    with pytest.raises(TypeError, match=message):
+        Place(*arguments, **options)
+
+
+def test_a_value_is_what_it_was_made_of_however_many_there_are() -> None:
+    """Arrays have no equality that can be asked for, and what is computed behind the arguments sees all of them."""
+
+    @mutable
+    class Sum:
+        numbers: npt.NDArray[np.int64]
+        total: int = 0
+
+        def __post_init__(self) -> None:
+            self.total += int(self.numbers.sum())
+
+    made = [Sum(np.arange(4), number) for number in range(40)]
+    assert [each.total for each in made] == [6 + number for number in range(40)]
+
+
+def test_what_dataclasses_ask_of_a_class_is_there() -> None:
+    """Also before the first value is made."""
+
+    @frozen
+    class Line(Corner):
+        column: int = 0
+
+    assert [each.name for each in fields(Line)] == ["name", "lines", "notes", "secret", "column"]
+    assert asdict(Line("a", column=3)) == {"name": "a", "lines": (), "notes": [], "secret": "", "column": 3}
+    match Line("a", (1,), [], "", 5):
+        case Line(name, lines, _, _, column):
+            assert (name, lines, column) == ("a", (1,), 5)
+    assert is_dataclass(Line)
 
 
 def test_values_that_change_are_compared_and_have_no_hash() -> None:

@@ -169,7 +169,7 @@ def reading_deadline() -> float:
     return time.monotonic() + READING_S
 
 
-@dataclass(frozen=True)
+@frozen
 class Query:
     values: Mapping[str, str]
 

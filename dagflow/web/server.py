@@ -16,10 +16,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import NoReturn
 
 from dagflow.errors import DagflowError
+from dagflow.frozen import frozen
 from dagflow.web import is_loopback
 from dagflow.web.checkpoints import Checkpoint, named
 
@@ -32,7 +32,7 @@ class ServerError(DagflowError):
     """Raised when the server cannot listen where it was asked to."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Address:
     host: str
     port: int

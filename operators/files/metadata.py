@@ -15,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dagflow.api.saved_values import RowTuple
+from dagflow.frozen import frozen
 from dagflow.storage.fingerprint import UNKNOWN
 
 Column = npt.NDArray[np.int64]
 """One number for each of many files."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileInfo:
     """A file to be split, as an upstream operator names it.
 
@@ -71,7 +72,7 @@ class _FileRow(NamedTuple):
     discovered_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileMetadata(RowTuple):
     """A file that was found, before any of its blocks.
 
@@ -128,7 +129,7 @@ class SupersededVersion(NamedTuple):
     identity: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Continuation:
     """What is known of a file beyond one read of one version: it may grow, was read in part, has moved, or is cut.
 
@@ -193,7 +194,7 @@ class _BlockRow(NamedTuple):
     continuation: Continuation | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BlockMetadata(RowTuple):
     """A half-open byte range of one version of one file.
 
@@ -313,7 +314,7 @@ class Fate(IntEnum):
         return self >= Fate.GONE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadPart:
     """How far a task has read a version of a file that is longer than its blocks.
 

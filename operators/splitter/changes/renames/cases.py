@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Literal
+
+from dagflow.frozen import frozen
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +32,7 @@ Original = Literal["kept", "other", "gone"]
 """What is under a version's name now: its bytes, other ones, or no file."""
 
 
-@dataclass(frozen=True)
+@frozen
 class RotationCase:
     """A row of the table."""
 
