@@ -25,6 +25,7 @@ from operators.reader.columns.typing import shown
 from operators.reader.columns.written_values import SAMPLED_BYTES
 from operators.reader.columns.xml_elements import ElementColumns, paths_of
 from operators.reader.formats.base import SHOWN_BYTES, Binary, ByteAccounting, FormatTraits, Inferring, Parsed
+from operators.reader.scanning.charset import Charset
 from operators.reader.scanning.framing import pieces_of
 from operators.reader.scanning.search import BYTE_ORDER_MARK, NONE, Positions
 
@@ -110,9 +111,7 @@ class Xml(Inferring):
         if reached != file or end > block.start:
             position = covered = self._begin(source, block, accounting)
         if self._encoding[0] != file:
-            declared = _DECLARED.match(read_exactly(source, 0, SHOWN_BYTES).tobytes().removeprefix(BYTE_ORDER_MARK))
-            name = declared[1].decode() if declared else "utf-8"
-            self._encoding = file, "utf-8" if _UNICODE.fullmatch(name) else name
+            self._encoding = file, _declared_encoding(source)
         view = FileView(source)
         held = self.chunk_bytes
         while position < limit:
@@ -193,17 +192,16 @@ class Xml(Inferring):
 
     def _begin(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> int:
         """Where the search for elements begins; a file that cannot be searched is refused as a whole."""
-        encoding, evidence = encoding_of(source)
-        if not encoding:
+        why = _why_not_searched(source)
+        if not why:
             return 0
         self._has_element = True  # as far as is known
-        reason = f"the file is in {encoding.upper()}, {evidence}; convert such files to UTF-8 first, as with iconv"
-        accounting.refuse_file(source, block, reason)
+        accounting.refuse_file(source, block, f"{why}; convert such files to UTF-8 first, as with iconv")
         return source.size_bytes
 
     def complete_end(self, source: ByteSource) -> int | None:
         """The start of the element or comment that is in progress, found from the beginning of the file."""
-        if encoding_of(source)[0]:
+        if _why_not_searched(source):
             return None
         view = FileView(source)
         position, held = 0, self.chunk_bytes
@@ -297,3 +295,22 @@ def _end_of_aside(data: bytes, match: re.Match[bytes]) -> int:
     closing = ASIDES[match[0]]
     found = data.find(closing, match.end())
     return found + len(closing) if found >= 0 else -1
+
+
+def _declared_encoding(source: ByteSource) -> str:
+    declared = _DECLARED.match(read_exactly(source, 0, SHOWN_BYTES).tobytes().removeprefix(BYTE_ORDER_MARK))
+    name = declared[1].decode() if declared else "utf-8"
+    return "utf-8" if _UNICODE.fullmatch(name) else name
+
+
+def _why_not_searched(source: ByteSource) -> str:
+    """Why no elements can be found in a file; "" if they can."""
+    encoding, evidence = encoding_of(source)
+    if encoding:
+        return f"the file is in {encoding.upper()}, {evidence}"
+    name = _declared_encoding(source)
+    try:
+        Charset.named(name)
+    except ValueError as error:
+        return f"the file declares the encoding {name}: {error}"
+    return ""

@@ -150,6 +150,17 @@ def test_a_file_in_utf_16_or_utf_32_is_one_reject(encoding: str, mark: str) -> N
     assert made.complete_end(MemorySource(content)) is None
 
 
+@pytest.mark.parametrize("encoding", ["hz", "ISO-2022-JP", "utf-7", "x-none"])
+def test_a_file_in_an_encoding_that_nothing_can_search_is_one_reject(encoding: str) -> None:
+    """Read as if ASCII characters were themselves, its texts would be others without a word."""
+    made = RECORD_FORMATS.make({"type": "xml", "tag": "a"})
+    text = f"<?xml version='1.0' encoding='{encoding}'?><x><a>\u65e5\u672c</a></x>"
+    content = text.encode("hz" if encoding == "x-none" else encoding)
+    for block_size in (1, 7, len(content)):
+        assert read_cut(made, content, block_size)[:2] == ([], [(0, len(content))])
+    assert made.complete_end(MemorySource(content)) is None
+
+
 def rows_of(
     columns: object, content: bytes, rejects: list[bytes] | None = None, **options: Any
 ) -> list[dict[str, Any]]:
