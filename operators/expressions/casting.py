@@ -18,7 +18,7 @@ import pyarrow as pa
 from dagflow.late import compute as pc
 from operators.expressions.sql_types import BOOLEAN, DATE, DOUBLE, TEXT, as_decimal, is_number, is_whole, name_of
 from operators.expressions.vectors import Bound, CallSite, Rows, Vector, applied, attempted, shared, typed
-from operators.reader.columns.literals import WIDE_DIGITS, decimals_of, is_written_as, values_of, why_not
+from operators.reader.columns.literals import WIDE_DIGITS, decimals_of, reason_by_text, values_of
 from operators.reader.columns.types import ColumnType
 
 _WIDE_SCALE = 37
@@ -61,14 +61,8 @@ def lenient_cast(site: CallSite, value: Bound, kind: pa.DataType) -> Bound:
 
 def _why_no(kind: pa.DataType) -> Callable[[str], str]:
     column = ColumnType(name_of(kind), kind)
-    is_decimal = pa.types.is_decimal(kind)
-
-    def why(text: str) -> str:
-        if is_decimal and is_written_as(text.strip(), column):
-            return f"{_shown(text)} does not fit {column.name}"
-        return f"{_shown(text)} {why_not(text.strip(), column)}"
-
-    return why
+    why = reason_by_text(column, f"does not fit {column.name}" if pa.types.is_decimal(kind) else None)
+    return lambda text: f"{_shown(text)} {why(text.strip())}"
 
 
 def _hint(source: pa.DataType) -> str:

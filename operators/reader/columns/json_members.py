@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import chain
@@ -28,6 +27,7 @@ from operators.reader.columns.written_values import (
     Object,
     WhyNot,
     all_members,
+    first_twice,
     shown_numbers,
     without_collection,
     written_as,
@@ -141,7 +141,7 @@ class JsonMembers:
             members = dict(pairs)
             for name, add in add_by_name.items():
                 add(members.get(name))
-            if len(members) < len(pairs) and (twice := self._name_twice(pairs)):
+            if len(members) < len(pairs) and (twice := first_twice(self._names(pairs))):
                 reasons[row] = f"member '{twice}' is there twice"
             elif self.takes_others:
                 continue
@@ -159,10 +159,9 @@ class JsonMembers:
         right = pa.array([row for row in range(len(batch)) if row not in reasons], pa.int64())
         return pa.table(columns).take(right), reasons
 
-    def _name_twice(self, pairs: Object) -> str:
-        """The name of a column that several members have; "" for none."""
-        times = Counter([name for name, _ in pairs if name in self.types or not self.takes_others])
-        return next((name for name, count in times.items() if count > 1), "")
+    def _names(self, pairs: Object) -> list[str]:
+        """The names of members that are columns, or may be none."""
+        return [name for name, _ in pairs if name in self.types or not self.takes_others]
 
     def _column_of(self, values: list[Any], kind: ColumnType) -> tuple[pa.Array, dict[int, str]]:
         """The values of a column, with null for those that are none of its type, and why each of these is not."""

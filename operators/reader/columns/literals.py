@@ -106,11 +106,6 @@ def values_of(texts: Any, kind: ColumnType, *, cuts: bool = False) -> Any:
     return _sound(_cast_each(_normal(exact, kind.arrow), kind.arrow, cuts, has_failed=has_failed), texts)
 
 
-def is_written_as(text: str, kind: ColumnType) -> bool:
-    """Whether a text is written as the values of a type are, in range or not."""
-    return _compiled(_grammar_of(kind).regex).fullmatch(text) is not None
-
-
 _compiled = functools.cache(functools.partial(re.compile, flags=re.ASCII))
 
 
@@ -120,20 +115,20 @@ def why_not(text: str, kind: ColumnType) -> str:
 
 def reasons_of(texts: list[str], kind: ColumnType) -> list[str]:
     """Why each of some texts is no value of a type, as clauses behind them."""
-    written = [*texts]
-    grammar = _grammar_of(kind)
-    unlike = f"is {grammar.what}"
-    if kind.pattern is not None:
-        written, unlike = (
-            kind.pattern.canonical(pa.array(texts)).fill_null("").to_pylist(),
-            f"does not match {kind.pattern.text}",
-        )
-    are_written = [*map(_compiled(grammar.regex).fullmatch, written)]
-    beyond = _why_out_of_range(kind.arrow) if any(are_written) else ""
-    return [
-        (beyond or _why_no_moment(text, kind.arrow)) if is_written else unlike
-        for text, is_written in zip(written, are_written, strict=True)
-    ]
+    written = texts if kind.pattern is None else kind.pattern.canonical(pa.array(texts)).fill_null("").to_pylist()
+    return [*map(reason_by_text(kind), written)]
+
+
+def reason_by_text(kind: ColumnType, beyond: str | None = None) -> Callable[[str], str]:
+    """A function that says why a text, the canonical one for a type with a pattern, is no value of the type.
+
+    beyond is what it says of a text that is written as values are, in place of the usual.
+    """
+    grammar, arrow = _grammar_of(kind), kind.arrow
+    beyond = _why_out_of_range(arrow) if beyond is None else beyond
+    is_written = _compiled(grammar.regex).fullmatch
+    unlike = f"is {grammar.what}" if kind.pattern is None else f"does not match {kind.pattern.text}"
+    return lambda text: (beyond or _why_no_moment(text, arrow)) if is_written(text) else unlike
 
 
 def _why_out_of_range(arrow: pa.DataType) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -64,6 +63,16 @@ class WhyNot(str):
     """Why a value is none of a type: a clause that begins with the value."""
 
 
+def first_twice(names: Iterable[str]) -> str | None:
+    """The first of some names that was there before; None where all differ."""
+    before: set[str] = set()
+    for name in names:
+        if name in before:
+            return name
+        before.add(name)
+    return None
+
+
 def name_twice(members: Object) -> str | None:
     """The name that two members of an object have, or of an object within it; None where all names differ."""
     pending: list[Any] = [members]
@@ -72,8 +81,7 @@ def name_twice(members: Object) -> str | None:
         if isinstance(value, Object):
             by_name = dict(value)
             if len(by_name) < len(value):
-                times = Counter([name for name, _ in value])
-                return next(name for name in by_name if times[name] > 1)
+                return first_twice([name for name, _ in value])
             pending += by_name.values()
         elif isinstance(value, list):
             pending += value
