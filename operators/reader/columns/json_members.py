@@ -135,12 +135,9 @@ class JsonMembers:
         """Read objects that Arrow may refuse: as a table of those that are right, and why each of the others is not."""
         reasons: dict[int, str] = {}
         empty: dict[int, str] = {}
-        values: dict[str, list[Any]] = {name: [] for name in self.types}
-        add_by_name = {name: column.append for name, column in values.items()}
-        for row, pairs in enumerate(all_members(batch.to_pylist())):
-            members = dict(pairs)
-            for name, add in add_by_name.items():
-                add(members.get(name))
+        objects = [*all_members(batch.to_pylist())]
+        named = [*map(dict, objects)]
+        for row, (pairs, members) in enumerate(zip(objects, named, strict=True)):
             if len(members) < len(pairs) and (twice := first_twice(self._names(pairs))):
                 reasons[row] = f"member '{twice}' is there twice"
             elif self.takes_others:
@@ -152,7 +149,8 @@ class JsonMembers:
         columns = {}
         for name, kind in self.types.items():
             # Text stays text here; typed() parses dates and times.
-            columns[name], refused = self._column_of(values.pop(name), ColumnType(kind.name, as_written(kind.arrow)))
+            values = [members.get(name) for members in named]
+            columns[name], refused = self._column_of(values, ColumnType(kind.name, as_written(kind.arrow)))
             for row, why in refused.items():
                 reasons.setdefault(row, f"column '{name}' ({kind.name}): {why}")
         reasons = in_records(reasons, batch) | empty

@@ -145,14 +145,12 @@ def _object_of(checks: Mapping[str, Callable[[Any], Any]], *, takes_others: bool
             return WhyNot(f"{_shown(value)} is no object")
         found: dict[str, Any] = {}
         for name, member in value:
-            check_member = checks.get(name)
-            if check_member is None and takes_others:
-                continue
-            if check_member is None or name in found:
+            if (check_member := checks.get(name)) is not None and name not in found:
+                made = found[name] = check_member(member)
+                if type(made) is WhyNot:
+                    return WhyNot(f"member '{name}': {made}")
+            elif check_member is not None or not takes_others:
                 return WhyNot(f"member '{name}' {'is there twice' if name in found else 'was not there before'}")
-            made = found[name] = check_member(member)
-            if type(made) is WhyNot:
-                return WhyNot(f"member '{name}': {made}")
         return found
 
     return check
