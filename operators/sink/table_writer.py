@@ -237,14 +237,19 @@ class TableWriter(RecordRefusing, TransactionalSink):
         decided = schema_of_text(context.decided).metadata if context.decided else None
         self._why_refused_all = (decided or {}).get(REFUSED, b"").decode()
         operator = "" if table.is_named else context.operator
-        origin = FactOrigin(operator, self._columns.causes, self._columns.take_proposal, self.upsert_by)
+        origin = FactOrigin(operator, self._columns.causes, self._proposal, self.upsert_by)
         if context.may_hold and self._limits.every_millis != 0:
             self._files = FragmentFiles(context, table, origin)
         else:
             self._files = table.files(context, self.target_file_bytes, origin)
 
+    def _proposal(self) -> Any:
+        self._has_facts = True
+        return self._columns.take_proposal()
+
     def begin_window(self, window_id: int) -> None:
         self._window_id = window_id
+        self._has_rows = self._has_facts = False
         self._files.begin_window(window_id)
 
     @input.batch
@@ -252,7 +257,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
         if self._why_refused_all:
             self.refuse(batch, dict.fromkeys(range(len(batch)), self._why_refused_all))
         elif REMOVED in batch.to_arrow().schema.names:
-            self._files.write(RecordBatch(removed_rows(batch.to_arrow(), self._columns)))
+            self._write(RecordBatch(removed_rows(batch.to_arrow(), self._columns)))
         elif len(batch):
             self._require_keys(batch.to_arrow().schema)
             require_text_of_rescued(batch.to_arrow().schema)
@@ -272,7 +277,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
             if self.upsert_by or self.on_type_change == "fail":
                 batch, rows, _ = self.without(batch, rows, dict(self._why_refused(rows)))
             if len(batch):
-                self._files.write(batch.with_columns(rows))
+                self._write(batch.with_columns(rows))
 
     def _held(self, batch: RecordBatch, rows: pa.RecordBatch, rescued: Rescued) -> tuple[RecordBatch, pa.RecordBatch]:
         """The records that the table takes and their rows, without values by which it cannot be partitioned.
@@ -341,6 +346,14 @@ class TableWriter(RecordRefusing, TransactionalSink):
         if self._columns.ignored:
             self._counters[IGNORED_VALUES] += self._columns.ignored
         self._files.end_window()
+        if self._has_rows and not self._has_facts:
+            raise RuntimeError(
+                f"the files of {self._table.name} have no facts of FactOrigin, so no target would see them"
+            )
+
+    def _write(self, batch: RecordBatch) -> None:
+        self._has_rows = True
+        self._files.write(batch)
 
     @property
     def _limits(self) -> GroupLimits:

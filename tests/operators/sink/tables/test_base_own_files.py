@@ -9,15 +9,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from dagflow.api.context import OperatorContext
+from dagflow.api.records import RecordBatch
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
+from dagflow.errors import DagflowError
 from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
 from operators.sink.formats.text_format import JsonLinesSink
 from operators.sink.tables import TABLE_KINDS
-from operators.sink.tables.base import Table
-from operators.sink.tables.table_files import TableFormat, TableShape
+from operators.sink.tables.base import DataFiles, Table
+from operators.sink.tables.table_files import FactOrigin, TableFormat, TableShape
 from operators.sink.tables.table_target import TableTarget
 from tests.operators.sink.test_table_writer import app, columns
 
@@ -53,6 +56,45 @@ class LinesTarget(TableTarget):
     def known(self, files: Sequence[PendingFile]) -> pa.Schema | None:
         """None: nothing says which columns there are."""
         return None
+
+
+class FilesWithoutFacts:
+    """Files that their target does not see."""
+
+    def __init__(self, context: OperatorContext) -> None:
+        self._context = context
+
+    def begin_window(self, window_id: int) -> None:
+        """Open the file of the window."""
+        assert self._context.outputs is not None
+        self._file = self._context.outputs.open(f"{self._context.operator}-{window_id}")
+
+    def write(self, batch: RecordBatch) -> None:
+        """Ignore the rows."""
+
+    def end_window(self) -> None:
+        """Close the file."""
+        self._file.close(records=1)
+
+
+class TableWithoutFacts(LinesTable):
+    """A kind of table whose files say nothing of themselves."""
+
+    is_named = False
+
+    def files(self, context: OperatorContext, target_bytes: int | None, origin: FactOrigin) -> DataFiles:
+        """Without what the origin says."""
+        return FilesWithoutFacts(context)
+
+
+def test_rows_in_files_that_no_target_sees_end_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Otherwise the rows of a kind of table that forgets the facts would be nowhere, without a word."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(TABLE_KINDS, "lines:PATH", f"{__name__}.TableWithoutFacts")
+    commit = {"commit": {"every_millis": 0}}
+    with pytest.raises(DagflowError, match="have no facts of FactOrigin, so no target would see them"):
+        made = app(tmp_path, [columns(n=[1])], table=f"lines:{tmp_path / 'table'}", **commit)
+        run(made, RunOptions(), runtime=InlineRuntime)
 
 
 def test_a_kind_of_table_writes_data_files_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
