@@ -79,8 +79,8 @@ class SmallFileBatcher:
         return min(block_size, self._max_bytes // SMALL_PARTS)
 
     def admits(self, etag: str) -> bool:
-        """Whether a file may grow, or not, as those in the batch."""
-        return not len(self) or self._state.is_open == (self._may_grow and not etag)
+        """Whether a file has an etag, or none, as those in the batch: one that has none may grow, and is recognised."""
+        return not len(self) or bool(self._state.etags[0]) == bool(etag)
 
     def add(self, files: ListedFiles) -> None:
         """Add files that fit, of which all have an etag, or none."""
