@@ -228,8 +228,11 @@ class _FoundValues:
                 chosen = np.array([*dict(zip(keys.tolist(), range(len(keys)), strict=True)).values()])
                 items = items.take(pa.array(chosen))
                 borders = np.append(0, np.cumsum(np.bincount(rows[chosen], minlength=len(borders) - 1)))
-        buffers = [None, pa.py_buffer(borders.astype(np.int32))]
-        return pa.Array.from_buffers(wanted.arrow, len(borders) - 1, buffers, children=[items])
+        offsets = pa.array(borders.astype(np.int32))
+        if written.kind == "map":
+            # Not of a struct as its child: where its keys may be null, Arrow ends the process that shows such a map.
+            return pa.MapArray.from_arrays(offsets, *items.flatten())
+        return pa.ListArray.from_arrays(offsets, items, wanted.arrow)
 
     def _of_bytes(self, written: AvroType, values: Numbers, kind: pa.DataType) -> pa.Array:
         """Values of which the places of their bytes are known."""

@@ -134,6 +134,13 @@ def test_logical_types_are_those_of_arrow(name: str) -> None:
         assert shown == [str(each) if isinstance(each, uuid.UUID) else each for each in values]
 
 
+def test_a_map_is_one_whose_values_can_be_shown() -> None:
+    """A map whose child has another type than it says ended the process of a preview, and of everything that shows."""
+    table, _ = read(written(record_of(v={"type": "map", "values": "int"}), [{"v": {"k": 1, "l": 2}}, {"v": {}}]))
+    (values,) = table.column("v").chunks
+    assert [dict(each.as_py()) for each in values] == [{"k": 1, "l": 2}, {}]
+
+
 def test_a_union_of_types_is_a_struct_with_a_member_for_each() -> None:
     """The type of each value is known, also where Python has one type for two; numbers have the widest one."""
     inner = {"type": "record", "name": "s", "fields": [{"name": "a", "type": "int"}]}
