@@ -97,7 +97,12 @@ def discovered_ms_of(item: Any) -> int:
 
 def is_first_part(item: SourceRange) -> bool:
     """Whether a tuple is the first part of a file: none of the file's content was planned before it."""
-    return not (item.start or getattr(getattr(item, "continuation", item), "content_start", 0))
+    return not (item.start or content_start_of(item))
+
+
+def content_start_of(item: Any) -> int:
+    """How many bytes of the content of a tuple's compressed file were read before, under another name."""
+    return getattr(getattr(item, "continuation", item), "content_start", 0)
 
 
 def is_gone(item: Any) -> bool:

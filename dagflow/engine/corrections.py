@@ -17,6 +17,7 @@ from dagflow.api.sources import (
     VersionFacts,
     accounting_key,
     block_id_of,
+    content_start_of,
     decode_sources,
     encode_sources,
     is_first_part,
@@ -47,7 +48,7 @@ from dagflow.storage.pending import PendingFile, output_of
 
 BESIDE = (
     "read the later version of the file beside the rows of the earlier one, which then stay: let on_change say "
-    "{replaced: reread, truncated: reread}"
+    "{replaced: reread, truncated: reread, deleted: keep}"
 )
 """Advice where the records of an earlier version cannot be taken out."""
 
@@ -105,7 +106,7 @@ class _Lineage:
         # The file may have been renamed between the two.
         if part.version.file_id == later.version.file_id != 0:
             return part.end <= later.start
-        return part.url in self.names and part.version.size_bytes == later.start
+        return part.url in self.names and part.version.size_bytes == (later.start or content_start_of(later))
 
     def follow(self, found: Sequence[SourceRange], *, has_replaced: bool) -> None:
         """Decide where its next part is.
@@ -163,7 +164,7 @@ class Superseded:
         self._look(passed_over, planned.window_id, lost)
         forgotten = self.state.forgotten
         for url, each in sorted(lineages.items()):
-            if not (each.is_done or each.is_of_nothing) and (each.is_found or forgotten):
+            if not (each.is_done or each.is_of_nothing):
                 why = f"the windows up to {forgotten} are no longer kept" if forgotten else "its first part"
                 raise JournalError(
                     f"{redacted(url)} was corrected, and which rows its earlier version gave is not known: {why}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from dagflow.frozen import frozen
@@ -113,6 +114,7 @@ class FileDecision:
         is_content: Whether the content of a compressed file was recognised. The inode proves nothing then: the file may
             have got that of the uncompressed file.
         is_copy: Whether it is another file than the one that was read, which nothing is appended to.
+        is_traced: Whether a window says where it was read before, although nothing of it is left to be read.
     """
 
     file: FoundFile
@@ -121,12 +123,20 @@ class FileDecision:
     has_more: bool = False
     is_content: bool = False
     is_copy: bool = False
+    is_traced: bool = False
 
     @property
     def is_read(self) -> bool:
-        """Whether all of it was read, also a last record without delimiter."""
+        """Whether all of it was read, also a last record without delimiter, and no window has to say so."""
         entry = None if self.version is None else self.version.entry
-        return not (entry is None or self.has_more or entry.rest_bytes or entry.fate is not Fate.READ)
+        is_due = entry is None or self.has_more or entry.rest_bytes or entry.fate is not Fate.READ
+        return not (is_due or self.is_traced)
+
+    def traced(self) -> FileDecision:
+        """The same; a version that no window has read leaves a trace, by which corrections find its rows."""
+        stat, version = self.file.stat, self.version
+        is_known = version is None or version.entry.version == (stat.size_bytes, stat.mtime_ns, stat.identity)
+        return self if is_known else replace(self, is_traced=True)
 
 
 class VersionsOfInode:
