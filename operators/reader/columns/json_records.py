@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
@@ -22,7 +21,6 @@ from dagflow.api.records import RecordBatch
 from dagflow.errors import MOST_LEVELS
 from dagflow.late import compute as pc
 from dagflow.storage.columns import borders_of
-from operators.reader.byte_source import Bytes
 from operators.reader.columns.found_members import FoundMembers
 from operators.reader.columns.json_members import (
     JsonMembers,
@@ -38,17 +36,14 @@ from operators.reader.columns.typing import valid_text, without_refused, without
 from operators.reader.columns.written_values import SAMPLED_BYTES, shapes_of, types_of
 from operators.reader.formats.base import ByteAccounting, Inferring, Parsed
 from operators.reader.scanning.framing import joined
-from operators.reader.scanning.search import active_escapes, are_odd, positions_of
+from operators.reader.scanning.json_structure import JsonPiece
+from operators.reader.scanning.search import bits_of, ones_at
 
 MOST_CELLS = 1 << 22
 """Most values of a batch whose columns are the members that its objects have."""
 
-_QUOTE, _ESCAPE = b'"\\'
 _OPENING, _OTHER = np.uint8(ord("{")), np.uint8(ord("{") ^ ord("["))
 _PART_BYTES = 1 << 17
-_STEPS = np.zeros(256, np.int8)
-_STEPS[[*b"{["]], _STEPS[[*b"}]"]] = 1, -1
-"""By how many levels a byte leads into arrays and objects."""
 
 _VALUES = msgspec.json.Decoder(msgspec.Raw)
 """Finds where JSON values end, and refuses text that is none; creates no objects."""
@@ -233,32 +228,16 @@ def _deep_rows(batch: RecordBatch) -> list[int]:
     rows = np.flatnonzero(counts[borders[1:] // 64 + 1] - counts[borders[:-1] // 64] > MOST_LEVELS)
     if not len(rows):
         return []
-    framed = batch.take(rows).framed()
-    borders, data = borders_of(framed), np.frombuffer(framed.buffers()[2], np.uint8)
-    brackets = positions_of(_is_one_of(data, b"{[}]") & ~_are_in_strings(data, borders[1:] - 1))
-    levels = np.cumsum(_STEPS[data[brackets]], dtype=np.int32)
+    batch = batch.take(rows)
+    borders, piece = borders_of(batch.framed()), JsonPiece.of(np.frombuffer(joined(batch), np.uint8))
+    # A quote that is not closed is one of its own line alone.
+    is_odd = np.append(False, ones_at(piece.in_string, borders[1:].astype(np.int64) - 1))[:-1]
+    in_string = piece.in_string ^ bits_of(np.repeat(is_odd, np.diff(borders)))
+    brackets, levels = piece.levels((piece.opening | piece.closing) & ~in_string, 0)
     lines = np.searchsorted(brackets, borders)
-    levels -= np.repeat(np.append(np.int32(0), levels)[lines[:-1]], np.diff(lines))
+    levels -= np.repeat(np.append(0, levels)[lines[:-1]], np.diff(lines))
     deep = np.flatnonzero(levels > MOST_LEVELS)
     return [int(row) for row in rows[np.unique(np.searchsorted(lines, deep, side="right") - 1)]]
-
-
-def _is_one_of(data: Bytes, marks: bytes) -> npt.NDArray[np.bool_]:
-    hits: npt.NDArray[np.bool_] = data == marks[0]
-    for mark in marks[1:]:
-        hits |= data == mark
-    return hits
-
-
-def _are_in_strings(data: Bytes, ends: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-    """Whether each byte is behind an odd number of quotes of its line, given where lines end."""
-    is_quote = data == _QUOTE
-    escaped = active_escapes(data, _ESCAPE) + 1
-    is_quote[escaped[escaped < len(data)]] = False
-    is_odd = are_odd(is_quote)
-    # A quote that is not closed is one of its own line alone.
-    is_quote[ends] = np.diff(is_odd[ends], prepend=False)
-    return are_odd(is_quote) if is_quote[ends].any() else is_odd
 
 
 def _without_blank(batch: RecordBatch, accounting: ByteAccounting) -> RecordBatch:

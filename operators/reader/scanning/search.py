@@ -178,11 +178,6 @@ def odd_bits(bits: Bits) -> Bits:
     return words
 
 
-def are_odd(hits: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """For each place, whether the number of true values up to it is odd."""
-    return hits_of(odd_bits(bits_of(hits)), len(hits))
-
-
 def find_newlines(
     units: CodeUnits, is_at_end: bool, line_feed: int = LF, carriage_return: int = CR, escaped: Positions | None = None
 ) -> Terminators:
