@@ -19,7 +19,6 @@ from operators.reader.scanning.search import (
     CodeUnits,
     Positions,
     Terminators,
-    active_escapes,
     escaped_positions,
 )
 
@@ -70,7 +69,7 @@ def without_escapes(batch: RecordBatch, escape: int) -> RecordBatch:
     borders = borders_of(framed)
     data = bytes_of(framed)
     ends = borders[1:] - borders[0] - batch.delimiters.lengths()
-    gone = active_escapes(data, escape)
+    gone = escaped_positions(data, escape) - 1
     gone = gone[~np.isin(gone, ends - 1, assume_unique=True)] if len(gone) else gone
     if not len(gone):
         return batch

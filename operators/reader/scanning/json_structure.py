@@ -18,9 +18,9 @@ from operators.reader.scanning.search import (
     BackwardSearch,
     Bits,
     Positions,
-    active_escapes,
     bits_of,
     contains,
+    escaped_positions,
     odd_bits,
     positions_in,
 )
@@ -69,7 +69,7 @@ class JsonPiece:
         is_quote = data == _QUOTE
         escaped = np.zeros(int(is_escaped), np.int64)
         if contains(data, _ESCAPE):
-            escaped = np.append(escaped, active_escapes(data[int(is_escaped) :], _ESCAPE) + int(is_escaped) + 1)
+            escaped = np.append(escaped, escaped_positions(data[int(is_escaped) :], _ESCAPE) + int(is_escaped))
         is_quote[escaped[escaped < len(data)]] = False
         odd = odd_bits(bits_of(is_quote))
         # Opening brackets and braces differ in one bit, and so do closing ones.

@@ -124,26 +124,17 @@ def without_overlaps(found: Positions, length: int) -> Positions:
 
 
 def escaped_positions(units: CodeUnits, escape: int) -> Positions:
-    """Positions behind runs of an odd number of escapes, which are literal; runs must begin within units."""
-    found = positions_of(units == escape)
-    if not len(found):
-        return NONE
-    is_last = np.append(np.diff(found) > 1, True)
-    lasts = np.flatnonzero(is_last)
-    lengths = np.diff(lasts, prepend=-1)
-    positions: Positions = found[lasts[lengths % 2 == 1]] + 1
-    return positions
+    """Positions of the code units that escapes make literal: behind every other one in a run, the first one included.
 
-
-def active_escapes(units: CodeUnits, escape: int) -> Positions:
-    """Positions of the escapes that make the next code unit literal: every other one in a run."""
+    Runs must begin within units. The last position may be one behind them.
+    """
     found = positions_of(units == escape)
-    if not len(found):
-        return found
-    is_first = np.append(True, np.diff(found) > 1)
-    first = found[is_first][np.cumsum(is_first) - 1]
-    active: Positions = found[(found - first) % 2 == 0]
-    return active
+    is_first = np.diff(found, prepend=-2) > 1
+    if not is_first.all():
+        first = np.maximum.accumulate(np.where(is_first, found, 0))
+        found = found[(found - first) & 1 == 0]
+    escaped: Positions = found + 1
+    return escaped
 
 
 Bits = npt.NDArray[np.uint64]
