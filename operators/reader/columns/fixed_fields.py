@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator
 
-from dagflow.api.properties import PropertyPartError
 from dagflow.api.records import NO_DELIMITER, Origin, RecordBatch
 from dagflow.frozen import frozen
 from dagflow.late import compute as pc
-from operators.reader.columns.types import COLUMN_TYPE_SCHEMA, ColumnType, arrow_type
+from operators.reader.columns.types import (
+    COLUMN_TYPE_SCHEMA,
+    ColumnType,
+    arrow_type,
+    json_schema_of_columns,
+    of_columns,
+)
 from operators.reader.columns.typing import RowRejects, values_with_refused, without_words
 from operators.reader.scanning.charset import Charset, decoded
 
@@ -146,38 +151,13 @@ def _zoned(data: _Bytes, charset: Charset) -> _Decimals:
     return digits, negative[data[:, -1]], np.all(digits <= 9, axis=1)
 
 
-def _fields(value: Any) -> Any:
-    if not isinstance(value, Mapping):
-        return value
-    fields = {}
-    for column, option in value.items():
-        try:
-            fields[column] = FixedField.of(option)
-        except ValueError as error:
-            raise PropertyPartError(f"column '{column}': {error}", (str(column),)) from None
-    return fields
-
-
 _PLACE = {"type": "integer", "minimum": 0}
 
 FixedFields = Annotated[
     dict[str, Any],
-    BeforeValidator(_fields),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {
-                    "type": "object",
-                    "additionalProperties": {
-                        "type": "array",
-                        "prefixItems": [_PLACE, _PLACE, COLUMN_TYPE_SCHEMA],
-                        "minItems": 2,
-                        "maxItems": 3,
-                    },
-                },
-                {"type": "string", "pattern": r"\.ya?ml$", "description": "a file of columns"},
-            ]
-        }
+    BeforeValidator(partial(of_columns, FixedField.of)),
+    json_schema_of_columns(
+        {"type": "array", "prefixItems": [_PLACE, _PLACE, COLUMN_TYPE_SCHEMA], "minItems": 2, "maxItems": 3}
     ),
 ]
 """The place and type of each column, by its name: a FixedField each. An app may name a YAML file that has them."""

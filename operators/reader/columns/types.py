@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 import zoneinfo
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from dagflow.api.properties import PropertyPartError
 from dagflow.frozen import frozen
 from dagflow.late import compute as pc
 from operators.column_names import shown_name
-from operators.found_values import MAX_DEPTH
+from operators.found_values import MAX_DEPTH, is_number
 
 _NAMED: Mapping[str, pa.DataType] = {
     "string": pa.string(),
@@ -84,9 +85,7 @@ class ColumnType:
 
     def with_numbers(self, pattern: NumberPattern) -> ColumnType:
         """The type, with a pattern if its values are numbers."""
-        kind = self.arrow
-        is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-        return replace(self, pattern=pattern) if is_number else self
+        return replace(self, pattern=pattern) if is_number(self.arrow) else self
 
     @classmethod
     def of(cls, value: object) -> ColumnType:
@@ -188,18 +187,6 @@ def _parts(inside: str) -> list[str]:
     return parts
 
 
-def _types(value: Any) -> Any:
-    if not isinstance(value, Mapping):
-        return value
-    found = {}
-    for column, option in value.items():
-        try:
-            found[column] = ColumnType.of(option)
-        except ValueError as error:
-            raise PropertyPartError(f"column '{column}': {error}", (str(column),)) from None
-    return found
-
-
 def schema_of(types: Mapping[str, ColumnType]) -> pa.Schema:
     """The columns that have these types."""
     return pa.schema([(name, kind.arrow) for name, kind in types.items()])
@@ -228,17 +215,32 @@ COLUMN_TYPE_SCHEMA = {
     ]
 }
 
+
+def of_columns(of: Callable[[object], Any], value: Any) -> Any:
+    """What an app gives for each column, as `of` makes it; what is no mapping stays.
+
+    Raises:
+        PropertyPartError: `of` refuses what is given for a column.
+    """
+    if not isinstance(value, Mapping):
+        return value
+    found = {}
+    for column, option in value.items():
+        try:
+            found[column] = of(option)
+        except ValueError as error:
+            raise PropertyPartError(f"column '{column}': {error}", (str(column),)) from None
+    return found
+
+
+def json_schema_of_columns(each: Mapping[str, Any]) -> WithJsonSchema:
+    """The JSON schema of an option with something for each column, or with the path of a file of them."""
+    file = {"type": "string", "pattern": r"\.ya?ml$", "description": "a file of columns"}
+    return WithJsonSchema({"anyOf": [{"type": "object", "additionalProperties": each}, file]})
+
+
 ColumnTypes = Annotated[
-    dict[str, Any],
-    BeforeValidator(_types),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "object", "additionalProperties": COLUMN_TYPE_SCHEMA},
-                {"type": "string", "pattern": r"\.ya?ml$", "description": "a file of columns"},
-            ]
-        }
-    ),
+    dict[str, Any], BeforeValidator(partial(of_columns, ColumnType.of)), json_schema_of_columns(COLUMN_TYPE_SCHEMA)
 ]
 """The type of each column, by its name: a ColumnType each. An app may name a YAML file that has them."""
 
