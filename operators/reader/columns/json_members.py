@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import chain
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from dagflow.late import compute as pc
 from dagflow.storage.columns import borders_of
 from operators.reader.columns.exact_casts import require_sound
 from operators.reader.columns.literals import WIDE_DIGITS
-from operators.reader.columns.machine_code import PAYING_BYTES, MachineCode
+from operators.reader.columns.machine_code import MachineCode
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import in_records, parse_columns, typed, values_with_refused, without_words
 from operators.reader.columns.written_values import (
@@ -289,27 +289,17 @@ def width_of(values: list[Any]) -> int:
     return width
 
 
-FlatReader = Callable[..., tuple[pa.Table, npt.NDArray[np.bool_]] | None]
+FLAT_READER = MachineCode("operators.reader.columns.compiled_objects.read_compiled")
+"""Machine code that reads flat objects; without it, Arrow reads all objects."""
 
 
-class ObjectReader:
-    """Reads flat JSON objects in a process that has read much, if there is machine code; see read_compiled.
-
-    Args:
-        pays_bytes: Bytes of objects to leave to Arrow before.
-    """
-
-    def __init__(self, pays_bytes: int = PAYING_BYTES) -> None:
-        self._code = MachineCode("operators.reader.columns.compiled_objects.read_compiled", pays_bytes)
-
-    def __call__(
-        self, batch: RecordBatch, schema: pa.Schema, *, takes_others: bool
-    ) -> tuple[pa.Table, npt.NDArray[np.bool_]] | None:
-        # Objects with others inside are left to Arrow.
-        is_flat = not any(map(pa.types.is_nested, schema.types))
-        read: FlatReader | None = self._code.after(joined(batch).size if is_flat else 0)
-        return None if read is None else read(batch, schema, takes_others=takes_others)
-
-
-read_flat_objects = ObjectReader()
-"""The reader of this process."""
+def read_flat_objects(
+    batch: RecordBatch, schema: pa.Schema, *, takes_others: bool
+) -> tuple[pa.Table, npt.NDArray[np.bool_]] | None:
+    """Read flat objects in a process that has read much, if there is machine code; see read_compiled."""
+    # Objects with others inside are left to Arrow.
+    is_flat = not any(map(pa.types.is_nested, schema.types))
+    read = FLAT_READER.after(joined(batch).size if is_flat else 0)
+    found: tuple[pa.Table, npt.NDArray[np.bool_]] | None
+    found = None if read is None else read(batch, schema, takes_others=takes_others)
+    return found
