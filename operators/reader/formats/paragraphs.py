@@ -46,27 +46,29 @@ class Paragraphs(RecordParsing, Delimited):
 
     def begin(self, source: ByteSource) -> int:
         """Skip the byte order mark, and blank lines at the head of the file."""
-        line, has_text = self._first_line(source)
+        line, _, has_text = self._next_line(source, super().begin(source))
         return line if has_text else source.size_bytes
 
     def complete_end(self, source: ByteSource) -> int | None:
         """See RecordFormat. If all lines so far are blank, the last one may become the first of a paragraph."""
-        line, has_text = self._first_line(source)
+        line, _, has_text = self._next_line(source, super().begin(source))
         return super().complete_end(source) if has_text else line
 
-    def _first_line(self, source: ByteSource) -> tuple[int, bool]:
-        """Where the first line that is not blank begins, or else the last one; and whether it holds text."""
-        line = position = super().begin(source)
-        while position < source.size_bytes:
+    def _next_line(self, source: ByteSource, position: int) -> tuple[int, int, bool]:
+        """Where the first line from a position on begins that is not blank, or else the last one.
+
+        Also how many line feeds are before it, and whether it holds text.
+        """
+        line, feeds, has_text = position, 0, False
+        while position < source.size_bytes and not has_text:
             data = read_exactly(source, position, position + self.chunk_bytes)
             ink = np.flatnonzero(data > SPACE)
-            feeds = positions_of(data[: ink[0]] == LF) if len(ink) else positions_of(data == LF)
-            if len(feeds):
-                line = position + int(feeds[-1]) + 1
-            if len(ink):
-                return line, True
+            has_text = len(ink) > 0
+            found = positions_of(data[: ink[0]] == LF) if has_text else positions_of(data == LF)
+            if len(found):
+                feeds, line = feeds + len(found), position + int(found[-1]) + 1
             position += len(data)
-        return line, False
+        return line, feeds, has_text
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
         """The ends of paragraphs: from the newline of the last line to the next line that is not blank."""
@@ -141,16 +143,8 @@ class Paragraphs(RecordParsing, Delimited):
 
     def _behind_hole(self, view: BlockView, text: int, position: int) -> tuple[int, bool]:
         """See Delimited. Blank lines behind a hole end the paragraph; NULs are blank."""
-        source, start, feeds, line = view.source, position, 0, position
-        has_text = False
-        while position < source.size_bytes and not has_text:
-            data = read_exactly(source, position, position + self.chunk_bytes)
-            ink = np.flatnonzero(data > SPACE)
-            has_text = len(ink) > 0
-            found = positions_of(data[: ink[0]] == LF) if has_text else positions_of(data == LF)
-            if len(found):
-                feeds, line = feeds + len(found), position + int(found[-1]) + 1
-            position += len(data)
+        start, source = position, view.source
+        line, feeds, has_text = self._next_line(source, start)
         position = line if has_text else source.size_bytes
         if start < position:
             view.accounting.count_delimiters(position - start)
