@@ -35,8 +35,8 @@ from operators.reader.columns.kernels import (
 from operators.reader.columns.literals import FRACTION_DIGITS
 from operators.reader.columns.types import ColumnType
 
-SKIPPED, TEXT, INTEGER, DECIMAL, FLOAT, BOOL, DATE, TIMESTAMP, INSTANT = range(9)
-"""How the values of a column are read."""
+SKIPPED, INTEGER, DECIMAL, FLOAT, BOOL, DATE, TIMESTAMP, INSTANT = range(8)
+"""How the values of a column are read; SKIPPED where they are not."""
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -60,12 +60,9 @@ class Plan(NamedTuple):
     width: int = 0
 
 
-_SKIP, _AS_TEXT = Plan(SKIPPED), Plan(TEXT)
-
-
-def _plan_of(kind: ColumnType | None) -> Plan:
-    if kind is None or kind.pattern is not None:
-        return _AS_TEXT
+def _plan_of(kind: ColumnType) -> Plan:
+    if kind.pattern is not None:
+        return Plan(SKIPPED)
     arrow = kind.arrow
     if pa.types.is_integer(arrow):
         low, bits = (-1, arrow.bit_width - 1) if pa.types.is_signed_integer(arrow) else (0, min(arrow.bit_width, 63))
@@ -85,7 +82,7 @@ def _plan_of(kind: ColumnType | None) -> Plan:
         # The first and the last year of a unit, or of a calendar, are left out: in other zones they are no whole ones.
         years = (1679, 2260) if arrow.unit == "ns" else (2, 9998)
         return Plan(INSTANT if kind.has_zone else TIMESTAMP, *years, FRACTION_DIGITS[arrow.unit], 8)
-    return _AS_TEXT
+    return Plan(SKIPPED)
 
 
 def values_at(
@@ -96,7 +93,7 @@ def values_at(
     None in the place of text, and of columns with values that are not plain, as where the stop is negative. The bytes
     are followed by PADDING more.
     """
-    plans = [plan if plan.kind != TEXT else _SKIP for plan in map(_plan_of, kinds)]
+    plans = [*map(_plan_of, kinds)]
     sizes = np.array([plan.width * starts.shape[1] + 15 & -8 for plan in plans])
     targets = np.cumsum(sizes) - sizes
     written = np.frombuffer(pa.allocate_buffer(int(sizes.sum()) + PADDING), np.uint8)
