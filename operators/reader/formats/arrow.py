@@ -70,13 +70,10 @@ class ArrowTable(TableFile):
         self.schema = parts.schema
         self._source = source
         self._parts = parts
+        batches = parts.with_rows
+        self.all_units = tiled([each.start for each in batches], [each.rows for each in batches], source.size_bytes)
         self._reader: Any = None
         self._next = -1
-
-    def units(self, block: BlockMetadata) -> Sequence[RowUnit]:
-        batches = self._parts.with_rows
-        units = tiled([each.start for each in batches], [each.rows for each in batches], self._source.size_bytes)
-        return [unit for unit in units if block.start <= unit.start < block.end]
 
     def read(self, unit: RowUnit, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         """A record batch, with the dictionaries before it."""

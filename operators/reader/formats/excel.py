@@ -173,9 +173,6 @@ class WorkbookFile(TableFile):
         counts, size = [len(sheet.numbers) for sheet in self.sheets], source.size_bytes
         self.all_units = tiled([size * at // len(counts) for at in range(len(counts))], counts, size)
 
-    def units(self, block: BlockMetadata) -> Sequence[RowUnit]:
-        return [unit for unit in self.all_units if block.start <= unit.start < block.end]
-
     def reasons(self, unit: RowUnit) -> Mapping[int, str]:
         """Why rows with errors are refused."""
         return self.sheets[unit.index].reasons

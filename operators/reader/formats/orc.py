@@ -50,9 +50,6 @@ class OrcTable(TableFile):
         self.schema = self._file.schema
         self.all_units = units or _units_of(footer, self._file.nstripes, self._file.nrows, source.size_bytes)
 
-    def units(self, block: BlockMetadata) -> Sequence[RowUnit]:
-        return [unit for unit in self.all_units if block.start <= unit.start < block.end]
-
     def read(self, unit: RowUnit, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         yield self._file.read_stripe(unit.index, columns=None if names is None else [*names])
 

@@ -47,9 +47,6 @@ class ParquetTable(TableFile):
         self.schema = self.file.schema_arrow
         self.all_units = units or _units_of(self.file.metadata, source.size_bytes)
 
-    def units(self, block: BlockMetadata) -> Sequence[RowUnit]:
-        return [unit for unit in self.all_units if block.start <= unit.start < block.end]
-
     def read(self, unit: RowUnit, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         """The rows of a row group, of which few are held if they are long."""
         group = self.file.metadata.row_group(unit.index)

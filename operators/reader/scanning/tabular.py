@@ -71,9 +71,12 @@ class TableFile(ABC):
     schema: pa.Schema
     """The columns, as the file has them."""
 
-    @abstractmethod
+    all_units: Sequence[RowUnit] = ()
+    """The units of the file, in order; none where a file finds those of a block by itself."""
+
     def units(self, block: BlockMetadata) -> Iterable[RowUnit]:
         """The units whose first byte is in a block, in order."""
+        return [unit for unit in self.all_units if block.start <= unit.start < block.end]
 
     @abstractmethod
     def read(self, unit: RowUnit, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
