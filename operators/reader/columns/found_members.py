@@ -42,7 +42,6 @@ class FoundMembers:
     """
 
     def __init__(self, null_values: tuple[str, ...]) -> None:
-        self._null_values = null_values
         self._words = frozenset(null_values)
 
     def parse(self, batch: RecordBatch, rejects: ByteAccounting) -> Parsed:
@@ -77,10 +76,8 @@ class FoundMembers:
         # Above, a whole number beside fractions may have been rounded.
         if any(map(_may_be_rounded, arrays)):
             return None
-        arrays = [
-            without_words(array, self._null_values) if pa.types.is_string(array.type) else array for array in arrays
-        ]
-        found = dict(zip(table.schema.names, map(_in_order, arrays), strict=True))
+        ordered = [_in_order(without_words(array, self._words)) for array in arrays]
+        found = dict(zip(table.schema.names, ordered, strict=True))
         firsts = {name: pc.index(column.is_valid(), value=True).as_py() for name, column in found.items()}
         names = _in_order_of_records(batch, firsts)
         return pa.RecordBatch.from_arrays([found[name] for name in names], names)

@@ -74,10 +74,7 @@ class JsonMembers:
 
     def _typed(self, parsed: Parsed, rejects: ByteAccounting) -> Parsed:
         if self.null_values and parsed.columns is not None:
-            columns = [
-                without_words(column, self.null_values) if pa.types.is_string(column.type) else column
-                for column in parsed.columns.columns
-            ]
+            columns = [without_words(column, self.null_values) for column in parsed.columns.columns]
             parsed = Parsed(parsed.raw, pa.RecordBatch.from_arrays(columns, parsed.columns.schema.names))
         return typed(parsed, self.types, (), rejects)
 

@@ -289,8 +289,8 @@ def _plain_values(
 
 
 def without_words(texts: Any, words: Collection[str]) -> Any:
-    """Texts, with null for those that stand for no value."""
-    if not words or (set(words) == {""} and not _has_empty(texts)):
+    """Texts, with null for those that stand for no value; a column of another type stays."""
+    if not words or not pa.types.is_string(texts.type) or (set(words) == {""} and not _has_empty(texts)):
         return texts
     is_word = pc.is_in(texts, value_set=pa.array(list(words), pa.string()))
     return pc.if_else(is_word, pa.scalar(None, pa.string()), texts)
