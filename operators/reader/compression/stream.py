@@ -269,11 +269,20 @@ def decompressed(codec: str, data: bytes, most: int) -> bytes:
     return content
 
 
-def _snappy(data: bytes, most: int) -> bytes:
-    size, position = 0, 0
+def varint(data: bytes, position: int) -> tuple[int, int]:
+    """The number at a position, of which each byte has seven bits, the lowest first, and where it ends.
+
+    Raises:
+        IndexError: The data ends before the number does.
+    """
+    value = shift = 0
     while data[position] > 127:
-        size, position = size | (data[position] & 127) << 7 * position, position + 1
-    size |= data[position] << 7 * position
+        value, shift, position = value | (data[position] & 127) << shift, shift + 7, position + 1
+    return value | data[position] << shift, position + 1
+
+
+def _snappy(data: bytes, most: int) -> bytes:
+    size, _ = varint(data, 0)
     if size > most:
         return bytes(most + 1)
     return bytes(pa.Codec("snappy").decompress(data, decompressed_size=size, asbytes=True))

@@ -13,7 +13,7 @@ from dagflow.errors import MOST_LEVELS
 from dagflow.storage.files import PythonFile
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, read_exactly
-from operators.reader.compression.stream import decompressed
+from operators.reader.compression.stream import decompressed, varint
 from operators.reader.scanning.tabular import RowUnit, TableFile, Tabular, tiled
 
 _MAGIC = b"ORC"
@@ -123,12 +123,12 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
     """Number and value of each field of a message of protobuf."""
     position = 0
     while position < len(message):
-        key, position = _varint(message, position)
+        key, position = varint(message, position)
         if key & 7 == 0:
-            value, position = _varint(message, position)
+            value, position = varint(message, position)
             yield key >> 3, value
         elif key & 7 == 2:
-            length, position = _varint(message, position)
+            length, position = varint(message, position)
             yield key >> 3, message[position : position + length]
             position += length
         else:
@@ -138,15 +138,5 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
 def _varints(data: bytes) -> Iterator[int]:
     position = 0
     while position < len(data):
-        value, position = _varint(data, position)
+        value, position = varint(data, position)
         yield value
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        value |= (data[position] & 127) << shift
-        shift += 7
-        position += 1
-        if data[position - 1] < 128:
-            return value, position
