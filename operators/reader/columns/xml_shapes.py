@@ -56,33 +56,30 @@ class Shape:
     blank: list[int]
 
 
-@mutable
-class FoundTexts:
-    """The texts at a path: for each the element that it is in, where it begins and where it ends."""
+def _array_of(
+    found: list[tuple[Positions, Positions, Positions]], markup: Markup, begins: Positions, is_list: bool
+) -> pa.Array:
+    """The texts at a path of all elements, which begin at the given places; null where an element has none.
 
-    rows: list[Positions] = field(default_factory=list)
-    starts: list[Positions] = field(default_factory=list)
-    stops: list[Positions] = field(default_factory=list)
-
-    def array(self, markup: Markup, begins: Positions, is_list: bool) -> pa.Array:
-        """The texts of all elements, which begin at the given places; null where an element has none."""
-        count = len(begins)
-        if not self.rows:
-            return pa.nulls(count, pa.list_(pa.string()) if is_list else pa.string())
-        rows, starts, stops = map(np.concatenate, (self.rows, self.starts, self.stops))
-        if (np.diff(rows) < 0).any():
-            order = np.argsort(rows, kind="stable")
-            rows, starts, stops = rows[order], starts[order], stops[order]
-        counts = np.bincount(rows, minlength=count)
-        is_absent = pa.array(counts == 0) if not counts.all() else None
-        if is_list:
-            offsets = np.append(0, np.cumsum(counts)).astype(np.int32)
-            return pa.ListArray.from_arrays(pa.array(offsets), markup.copied(starts, stops), mask=is_absent)
-        if is_absent is None:
-            return markup.copied(starts, stops)
-        places, ends = begins.copy(), begins.copy()
-        places[rows], ends[rows] = starts, stops
-        return pc.if_else(is_absent, pa.scalar(None, pa.string()), markup.copied(places, ends))
+    Of the texts that were found, there are the elements that they are in, where they begin and where they end.
+    """
+    count = len(begins)
+    if not found:
+        return pa.nulls(count, pa.list_(pa.string()) if is_list else pa.string())
+    rows, starts, stops = map(np.concatenate, zip(*found, strict=True))
+    if (np.diff(rows) < 0).any():
+        order = np.argsort(rows, kind="stable")
+        rows, starts, stops = rows[order], starts[order], stops[order]
+    counts = np.bincount(rows, minlength=count)
+    is_absent = pa.array(counts == 0) if not counts.all() else None
+    if is_list:
+        offsets = np.append(0, np.cumsum(counts)).astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(offsets), markup.copied(starts, stops), mask=is_absent)
+    if is_absent is None:
+        return markup.copied(starts, stops)
+    places, ends = begins.copy(), begins.copy()
+    places[rows], ends[rows] = starts, stops
+    return pc.if_else(is_absent, pa.scalar(None, pa.string()), markup.copied(places, ends))
 
 
 @mutable
@@ -114,7 +111,7 @@ class ElementShapes:
         is_usual = np.diff(markup.firsts) > 0
         if units.max() >= 128:
             is_usual[np.searchsorted(borders, _odd_characters(elements, units, self.charset), "right") - 1] = False
-        found: dict[str, FoundTexts] = {path: FoundTexts() for path in lists}
+        found: dict[str, list[tuple[Positions, Positions, Positions]]] = {path: [] for path in lists}
         is_taken, reasons = np.zeros(len(elements), bool), dict[int, str]()
         for shape, members in self._shaped(markup, np.flatnonzero(is_usual)):
             if isinstance(shape, str):
@@ -128,10 +125,8 @@ class ElementShapes:
                 stops = borders[having]
                 for index in indices:
                     starts, stops = (stops, stops) if index < 0 else markup.texts(having, index)
-                    found[path].rows.append(having)
-                    found[path].starts.append(starts)
-                    found[path].stops.append(stops)
-        arrays = {path: texts.array(markup, borders[:-1], lists[path]) for path, texts in found.items()}
+                    found[path].append((having, starts, stops))
+        arrays = {path: _array_of(texts, markup, borders[:-1], lists[path]) for path, texts in found.items()}
         rows = np.flatnonzero(is_taken)
         if len(rows) < len(elements):
             arrays = {path: array.take(pa.array(rows)) for path, array in arrays.items()}
