@@ -56,8 +56,7 @@ class ContentReader:
 
     def parse(self, batch: RecordBatch, block: BlockMetadata, accounting: ByteAccounting) -> RecordBatch:
         """The batch that the reader emits for raw records of a block."""
-        parsed = accounting.parse(self.format, batch)
-        records = parsed.raw if parsed.columns is None else parsed.batch
+        records = accounting.parse(self.format, batch).batch
         return records if self._paths is None else self._paths.added_to(records, block.url)
 
     def read(
