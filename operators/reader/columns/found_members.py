@@ -12,7 +12,8 @@ from dagflow.api.records import RecordBatch
 from dagflow.late import compute as pc
 from dagflow.storage.location import as_text
 from operators.found_values import FOUND, MAX_DEPTH, Census, fitted, is_deep, is_deep_type, number_of, type_of_most
-from operators.reader.columns.json_members import as_written, is_sound, read_options
+from operators.reader.columns.exact_casts import require_sound
+from operators.reader.columns.json_members import as_written, read_options
 from operators.reader.columns.typing import in_records, without_refused, without_words
 from operators.reader.columns.written_values import (
     Number,
@@ -64,13 +65,13 @@ class FoundMembers:
             if schema != table.schema:
                 options = arrow_json.ParseOptions(explicit_schema=schema)
                 table = arrow_json.read_json(pa.BufferReader(joined(batch)), read_options(batch), options)
+            # Arrow loses nulls before the first value whose type it infers.
+            require_sound(table.columns)
         except pa.ArrowInvalid:
             return None
         if table.num_rows != len(batch) or not table.num_columns or any(map(_has_no_file_type, schema.types)):
             return None
         if RESCUED in schema.names:  # such a member is no column, see _types_of()
-            return None
-        if not is_sound(table):
             return None
         arrays = [column.combine_chunks() for column in table.columns]
         # Above, a whole number beside fractions may have been rounded.

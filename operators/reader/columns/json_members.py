@@ -18,7 +18,6 @@ from dagflow.api.records import RecordBatch
 from dagflow.frozen import frozen
 from dagflow.late import compute as pc
 from dagflow.storage.columns import borders_of
-from operators.reader.columns.exact_casts import require_sound
 from operators.reader.columns.literals import WIDE_DIGITS
 from operators.reader.columns.machine_code import MachineCode
 from operators.reader.columns.types import ColumnType
@@ -219,15 +218,6 @@ def _with_room(kind: pa.DataType) -> pa.DataType:
 def _may_overflow(batch: RecordBatch) -> bool:
     """Whether a number, or a text, may have more digits than the widest decimals have room for."""
     return bool(pc.any(pc.match_substring_regex(batch.framed(), _MANY_DIGITS)).as_py())
-
-
-def is_sound(table: pa.Table) -> bool:
-    """Whether nested arrays are valid: Arrow loses nulls before the first value whose type it infers."""
-    try:
-        require_sound(table.columns)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def as_written(kind: pa.DataType) -> pa.DataType:
