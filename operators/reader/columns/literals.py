@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dagflow.frozen import frozen
 from dagflow.late import compute as pc
-from dagflow.storage.columns import borders_of, parts_of
+from dagflow.storage.columns import borders_of, bytes_of, parts_of
 from operators.reader.columns.types import ColumnType
 
 _CLOCK = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?"
@@ -170,15 +170,10 @@ _is_day = functools.lru_cache(4096)(_is_iso)
 
 def _is_plain(texts: Any, grammar: _Grammar) -> bool:
     """Whether Arrow converts the texts correctly, or not at all."""
-    first, last = texts.offset, texts.offset + len(texts)
-    _, ends, data = texts.buffers()
-    if not grammar.plain or data is None:
-        return False
-    borders = np.frombuffer(ends, np.int32)
-    if bytes(data[int(borders[first]) : int(borders[last])]).translate(None, grammar.plain):
+    if not grammar.plain or bytes_of(texts).tobytes().translate(None, grammar.plain):
         return False
     # Arrow also accepts a day with an hour alone.
-    return grammar is not _NAIVE or not (np.diff(borders[first : last + 1]) == len("2024-01-31T10")).any()
+    return grammar is not _NAIVE or not (np.diff(borders_of(texts)) == len("2024-01-31T10")).any()
 
 
 def _range_of(arrow: pa.DataType) -> tuple[int, int]:
@@ -341,10 +336,7 @@ def decimals_of(texts: Any, kind: pa.DataType, *, cuts: bool = False) -> Any:
     Raises:
         pyarrow.ArrowInvalid: A text is no number, or a number that the type does not have.
     """
-    borders = borders_of(texts)
-    lengths = np.diff(borders)
-    buffer = texts.buffers()[2]
-    letters = b"" if buffer is None else buffer[int(borders[0]) : int(borders[-1])].to_pybytes()
+    lengths, letters = np.diff(borders_of(texts)), bytes_of(texts).tobytes()
     is_hard = lengths + kind.scale > WIDE_DIGITS
     if b"e" in letters or b"E" in letters:
         has_exponent = pc.match_substring(texts, "e", ignore_case=True)

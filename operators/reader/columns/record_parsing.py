@@ -13,7 +13,7 @@ from dagflow.api.properties import Columns, HasProperties
 from dagflow.api.records import RecordBatch
 from dagflow.api.regular_expressions import Pattern, closed
 from dagflow.late import compute as pc
-from dagflow.storage.columns import borders_of
+from dagflow.storage.columns import borders_of, bytes_of
 from dagflow.suggestions import did_you_mean
 from operators.reader.byte_source import Bytes
 from operators.reader.columns.key_values import KeyValue
@@ -197,10 +197,8 @@ class NamedFields:
 
     def _found(self, texts: pa.StringArray) -> tuple[list[pa.StringArray], dict[int, str]]:
         """The values, and for each text that has none because of one of its lines the reason."""
-        borders = borders_of(texts).astype(np.int64)
-        buffer = texts.buffers()[2] or pa.py_buffer(b"")
-        buffer = buffer.slice(int(borders[0]), int(borders[-1] - borders[0]))
-        data, borders = np.frombuffer(buffer, np.uint8), borders - borders[0]
+        borders, data = borders_of(texts).astype(np.int64), bytes_of(texts)
+        borders, buffer = borders - borders[0], pa.py_buffer(data)
         starts, ends, colons = _lines(data, borders)
         rows = np.searchsorted(borders, starts, "right") - 1
         others = np.flatnonzero((colons <= starts) | np.isin(data[starts], _BLANKS))

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from dagflow.frozen import frozen, mutable
 from dagflow.late import compute as pc
-from dagflow.storage.columns import borders_of
+from dagflow.storage.columns import borders_of, bytes_of
 from operators.reader.columns.machine_code import MachineCode
 from operators.reader.scanning.search import NONE, Positions, positions_of
 
@@ -103,7 +103,8 @@ class ElementShapes:
 
         Others are refused, for the reasons that their positions have, or left to expat.
         """
-        borders, units = _bytes_of(elements)
+        borders, units = borders_of(elements).astype(np.int64), bytes_of(elements)
+        borders -= borders[0]
         markup_of = MARKUP.after(len(units))
         if markup_of is None:
             return NONE, {}, {}
@@ -147,13 +148,6 @@ class ElementShapes:
                     self._known[key] = self.shape_of(_PIECE.findall(key))
                 if (shape := self._known[key]) is not None:
                     yield shape, rows[members]
-
-
-def _bytes_of(elements: pa.BinaryArray) -> tuple[Positions, Units]:
-    """Where each of some elements begins that are side by side, and the last ends, and their bytes."""
-    borders = borders_of(elements).astype(np.int64)
-    buffer = elements.buffers()[2].slice(int(borders[0]), int(borders[-1] - borders[0]))
-    return borders - borders[0], np.frombuffer(buffer, np.uint8)
 
 
 def _are_blank(markup: Markup, rows: Positions, indices: list[int]) -> npt.NDArray[np.bool_]:
