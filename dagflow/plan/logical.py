@@ -5,7 +5,9 @@ from __future__ import annotations
 import traceback
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,21 +32,15 @@ def in_topological_order(names: Sequence[str], arcs: Iterable[tuple[str, str]]) 
 
     Operators on a cycle, and all after them, are left out.
     """
-    downstream: dict[str, list[str]] = {name: [] for name in names}
-    missing = dict.fromkeys(names, 0)
+    sorter = TopologicalSorter(dict.fromkeys(names, ()))
     for source, target in arcs:
-        downstream[source].append(target)
-        missing[target] += 1
+        sorter.add(target, source)
+    with suppress(CycleError):  # what is before a cycle still comes
+        sorter.prepare()
     ordered: list[str] = []
-    waiting = {name: None for name in names if not missing[name]}
-    while waiting:
-        name = next(iter(waiting))
-        del waiting[name]
-        ordered.append(name)
-        for target in downstream[name]:
-            missing[target] -= 1
-            if not missing[target]:
-                waiting[target] = None
+    while ready := sorter.get_ready():
+        ordered += ready
+        sorter.done(*ready)
     return ordered
 
 
