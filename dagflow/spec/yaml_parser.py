@@ -350,8 +350,6 @@ def _as_given(error: yaml.MarkedYAMLError) -> str:
 _WIDTH = 100
 """Characters of a mapping in braces; a longer one has a line for each key."""
 
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-
 
 def scalar(text: str) -> str:
     """A text as YAML, in quotes where it would mean something else without."""
@@ -370,16 +368,9 @@ def _key(text: str) -> str:
         is_plain = False
     if is_plain and resolve(text) == text and not {"#", "$"}.intersection(text):
         return text
-    return f'"{"".join(map(_escaped, text))}"'
-
-
-def _escaped(char: str) -> str:
-    if char in _ESCAPES:
-        return _ESCAPES[char]
-    if char.isprintable():
-        return char
-    code = ord(char)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    # Python escapes characters as YAML does, but for a quote of the other kind.
+    escaped = ('\\"' if char == '"' else repr(char)[1:-1] for char in text)
+    return f'"{"".join(escaped)}"'
 
 
 def flow(value: Any) -> str:
