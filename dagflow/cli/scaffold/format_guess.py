@@ -141,14 +141,16 @@ def _json(lines: list[str]) -> FormatGuess | None:
         with suppress(ValueError, RecursionError):
             objects.append(json.loads(line))
     objects = [value for value in objects if isinstance(value, dict)]
-    if not objects or len(objects) < NEARLY_ALL * len(filled):
+    others = len(filled) - len(objects)
+    # One line may be wrong among few.
+    if others >= len(objects) or (others > 1 and len(objects) < NEARLY_ALL * len(filled)):
         return None
     if len(filled) == 1 and max((size for _, size in _lists(filled[0], 0, "$")), default=0) >= _MANY:
         return None  # a document
     members = list(dict.fromkeys(name for each in objects for name in each))
     all_are = f"each of {len(objects):,} lines is a JSON object"
     some_are = f"{len(objects):,} of {len(filled):,} lines are JSON objects, and the others are refused"
-    evidence = (all_are if len(objects) == len(filled) else some_are, f"members: {', '.join(members[:12])}")
+    evidence = (some_are if others else all_are, f"members: {', '.join(members[:12])}")
     return FormatGuess("json_lines", {}, evidence, infers=True)
 
 

@@ -24,6 +24,7 @@ LOG = "2024-03-04 10:01:05.170 INFO started\n2024-03-04 10:01:06.170 ERROR faile
         ("a,b\n1,n/a\n2,3\n", "csv", {"null_values": ["", "n/a"]}),
         ("2024-01-01 10:00:00,1\n2024-01-01 10:00:01,2\n", "csv", {"header": False}),
         ('{"a": 1}\n\n{"b": [1]}\n', "json_lines", {}),
+        ('{"a": 1}\n{"a": 2}\n[1, 2]\n{"a": 3}\n', "json_lines", {}),
         ('[\n  {"a": 1}\n]\n', "json", {}),
         ('[{"a": 1}, {"a": 2}]', "json", {}),
         ("[\n1,\n2]", "whole_file", {"columns": True}),
