@@ -49,18 +49,23 @@ def append(name: str, content: str) -> Step:
     return lambda folder: _put(folder / name, (folder / name).read_bytes() + gzip.compress(content.encode()))
 
 
-def copy_and_truncate(content: str) -> Step:
+def copy_and_truncate(content: str, name: str = "a") -> Step:
     """Rotate as logrotate's copytruncate does, and go on."""
 
     def step(folder: Path) -> None:
-        shutil.copy(folder / "a", folder / "a.1")
-        (folder / "a").write_text(content)
+        shutil.copy(folder / name, folder / f"{name}.1")
+        (folder / name).write_text(content)
 
     return step
 
 
 def delete(name: str) -> Step:
     return lambda folder: (folder / name).unlink()
+
+
+def rename(folder: Path) -> None:
+    """Give the file another name."""
+    (folder / "a").rename(folder / "r")
 
 
 HISTORIES: dict[str, tuple[Sequence[Step], str]] = {
@@ -72,6 +77,11 @@ HISTORIES: dict[str, tuple[Sequence[Step], str]] = {
     "copied, and the copy deleted": ([copy_and_truncate("n1\n"), delete("a.1")], "n1"),
     "copied beside as many bytes": ([copy_and_truncate("n1\nn2\nn3\n"), delete("a.1")], "n1 n2 n3"),
     "copied, compressed, and deleted": ([copy_and_truncate("n1\n"), compress("a.1"), delete("a.1.gz")], "n1"),
+    "renamed, grown, compressed, and deleted": ([rename, compress("r", "a7\n"), delete("r.gz")], ""),
+    "renamed, copied, compressed, and the copy corrected": (
+        [rename, copy_and_truncate("n1\n", "r"), compress("r"), put("r.1", "c1\n")],
+        "c1 n1",
+    ),
     "copied, and both corrected": ([copy_and_truncate("n1\n"), put("a.1", "c1\n"), put("a", "n2\n")], "c1 n2"),
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 
 from dagflow.frozen import frozen
@@ -114,7 +113,8 @@ class FileDecision:
         is_content: Whether the content of a compressed file was recognised. The inode proves nothing then: the file may
             have got that of the uncompressed file.
         is_copy: Whether it is another file than the one that was read, which nothing is appended to.
-        is_traced: Whether a window says where it was read before, although nothing of it is left to be read.
+        is_traced: Whether a window says under which name it was read before, also where nothing is left to be read:
+            corrections find its rows so.
     """
 
     file: FoundFile
@@ -131,12 +131,6 @@ class FileDecision:
         entry = None if self.version is None else self.version.entry
         is_due = entry is None or self.has_more or entry.rest_bytes or entry.fate is not Fate.READ
         return not (is_due or self.is_traced)
-
-    def traced(self) -> FileDecision:
-        """The same; a version that no window has read leaves a trace, by which corrections find its rows."""
-        stat, version = self.file.stat, self.version
-        is_known = version is None or version.entry.version == (stat.size_bytes, stat.mtime_ns, stat.identity)
-        return self if is_known else replace(self, is_traced=True)
 
 
 class VersionsOfInode:
