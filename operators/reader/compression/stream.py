@@ -6,6 +6,7 @@ import bz2
 import lzma
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -205,28 +206,31 @@ class DecompressedFile:
             return self._whole
         return self._source.size_bytes, self._size
 
-    def _corrupt(
-        self, reason: str, offset: int, advice: str = "", kind: type[CorruptArchiveError] = CorruptArchiveError
-    ) -> CorruptArchiveError:
-        return kind(
-            f"cannot be read as {self._compression.name} on from about this place: {reason}",
-            url=redacted(self._url),
-            offset=offset,
-            length=self._source.size_bytes - offset,
-            hint=f"{advice}on_error: skip on the reader leaves such files out, and lists them",
-        )
+    def _corrupt(self, reason: str, offset: int) -> CorruptArchiveError:
+        hint = "on_error: skip on the reader leaves such files out, and lists them"
+        return CorruptArchiveError(self._said(reason), **self._where(offset), hint=hint)
 
     def _too_wide(self) -> CorruptArchiveError:
         reason = f"it was written with a window of more than {WINDOW_BYTES >> 20} MiB, which must be held to read it"
-        advice = (
-            "write it anew with a smaller window, as with zstd -dc --long=31 OLD | zstd -o NEW, or with "
-            "xz -dc OLD | xz > NEW; "
+        return CorruptArchiveError(
+            self._said(reason),
+            **self._where(self._stream_start),
+            hint="write it anew with a smaller window, as with zstd -dc --long=31 OLD | zstd -o NEW, or with "
+            "xz -dc OLD | xz > NEW; on_error: skip on the reader leaves such files out, and lists them",
         )
-        return self._corrupt(reason, self._stream_start, advice)
 
-    def _incomplete(self, reason: str) -> CorruptArchiveError:
-        advice = "if it is still being written, settle_millis or done_marker on the splitter waits for its end; "
-        return self._corrupt(reason, self._position, advice, IncompleteArchiveError)
+    def _incomplete(self, reason: str) -> IncompleteArchiveError:
+        hint = (
+            "if it is still being written, settle_millis or done_marker on the splitter waits for its end; "
+            "on_error: skip on the reader leaves such files out, and lists them"
+        )
+        return IncompleteArchiveError(self._said(reason), **self._where(self._position), hint=hint)
+
+    def _said(self, reason: str) -> str:
+        return f"cannot be read as {self._compression.name} on from about this place: {reason}"
+
+    def _where(self, offset: int) -> dict[str, Any]:
+        return {"url": redacted(self._url), "offset": offset, "length": self._source.size_bytes - offset}
 
 
 def _copy(piece: bytes, start: int, offset: int, buffer: memoryview) -> int:
