@@ -16,7 +16,7 @@ from dagflow.engine.corrections import (
     chosen_files,
     corrections_of,
     counters_of,
-    only_tells,
+    has_no_records,
     partial_replay,
     urls_of,
     without_versions,
@@ -372,9 +372,9 @@ def _failure_of(results: Sequence[TaskResult], window: _Published) -> DagflowErr
             return SourceChangedError(result.error.message, url=result.error.url, hint=_PUT_VERSION_BACK)
         if result.error is not None:
             return result.error
-    telling = {(version_key_of(each), each.start) for each in source_ranges(window.planned) if only_tells(each)}
+    empty = {(version_key_of(each), each.start) for each in source_ranges(window.planned) if has_no_records(each)}
     for skipped in (skipped for result in results for skipped in result.skipped if skipped.cause != "corrected"):
-        if (skipped.version, skipped.start) in telling:
+        if (skipped.version, skipped.start) in empty:
             continue
         known = (
             each.start <= skipped.start and skipped.end <= each.end
