@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import shutil
 import zipfile
 from collections.abc import Callable, Sequence
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows, superseded_in
+from dagflow.errors import JournalError
 from dagflow.runtime.local import InlineRuntime
 from tests.engine.corrected_app import SUPERSEDE, corrected_app, lines_of, storage, write
 from tests.nightly import by_day
@@ -128,3 +131,20 @@ def test_a_file_beside_a_member_of_an_archive_is_recognised(tmp_path: Path, arch
     assert os.stat(tmp_path / "in" / "a").st_ino == inode
     run_again(tmp_path, "delta", batch_bytes=1 << 20)
     assert lines_of(tmp_path, "delta") == ["b1", "b2", "b3", "m1"]
+
+
+def test_a_version_that_no_window_leads_to_is_said_and_the_advice_helps(tmp_path: Path) -> None:
+    """As where the app did not correct when the file was compressed: the old rows stay, and not without a word."""
+    write(tmp_path, "a", "a1 a2")
+    write(tmp_path, "keep", "k1")
+    run_again(tmp_path, "delta")
+    compress("a")(tmp_path / "in")
+    run_again(tmp_path, "delta", on_change={"replaced": "reread", "truncated": "reread"})
+    delete("a.gz")(tmp_path / "in")
+    with pytest.raises(JournalError, match=r"which rows its earlier version gave is not known") as raised:
+        run_again(tmp_path, "delta", on_change=RETRACT)
+    advised = re.search(r"\{replaced: .*?\}", raised.value.hint)
+    assert advised is not None
+    write(tmp_path, "b", "b1")
+    run_again(tmp_path, "delta", on_change=yaml.safe_load(advised[0]))
+    assert lines_of(tmp_path, "delta") == ["a1", "a2", "b1", "k1"]
