@@ -393,7 +393,7 @@ class ChangeDetector:
         known = [decision for decision in decisions if decision.answer not in (Continuing.LATER, Continuing.AGAIN)]
         self._incomplete += len(decisions) - len(known)
         if self._rules.on_change.corrects:
-            known = [replace(decision, is_traced=decision.version is not None) for decision in known]
+            known = [replace(decision, is_traced=decision.is_read) for decision in known]
         decided = self._still_present(known)
         read = self._find_read_versions(decided)
         index_notes = IndexNotes(decided, read, self._index.find(names_to_know(read)) if read else {})
