@@ -47,7 +47,7 @@ SAMPLE_RECORDS = 1000
 """Records that are passed on at least, so that the share that operators keep is meaningful."""
 
 SAMPLE_S = 0.3
-"""Seconds after which fewer records suffice, if there are enough to show."""
+"""Seconds after the first records have passed, behind which fewer suffice, if there are enough to show."""
 
 _WINDOW = 1
 """Id of the only window."""
@@ -146,7 +146,8 @@ class PreviewChain:
         self.left_out: list[Skipped] = []
         self._chain: Chain | None = None
         self._progress = Progress()
-        self._begun_s = math.inf
+        self._has_read = False
+        self._passing_since_s = math.inf
         self._piece = max(1, options.records)
         self._passed = self._emitted_bytes = self._bytes_before = 0
         self._arrived: deque[tuple[PortRef, Any]] = deque()
@@ -249,7 +250,7 @@ class PreviewChain:
     def _take_note(self, batch: RecordBatch) -> None:
         """Count what was read; records before the offset do not count, and take no time of the sample."""
         if len(batch):
-            self._begun_s = min(self._begun_s, time.monotonic())
+            self._has_read = True
         elif self._options.offset and not self._has_read:
             self._bytes_before = self._progress.bytes_read
             return
@@ -280,10 +281,6 @@ class PreviewChain:
         self.at_end += len(payload) * self._is_ending
 
     @property
-    def _has_read(self) -> bool:
-        return self._begun_s < math.inf
-
-    @property
     def size_bytes(self) -> int:
         """Bytes that were read, as far as readers report them; else bytes of the records that they made."""
         return self._progress.bytes_read - self._bytes_before or self._emitted_bytes
@@ -295,7 +292,7 @@ class PreviewChain:
 
     @property
     def _has_enough(self) -> bool:
-        is_sampled = self._passed >= SAMPLE_RECORDS or time.monotonic() - self._begun_s > SAMPLE_S
+        is_sampled = self._passed >= SAMPLE_RECORDS or time.monotonic() - self._passing_since_s > SAMPLE_S
         return self.count >= self._options.records and is_sampled
 
     def _feed_step(self, source: PreviewInput, tuples: Mapping[PortRef, list[Any]]) -> bool:
@@ -320,6 +317,8 @@ class PreviewChain:
                 payload = payload.slice(0, self._piece)
             for consumer in self._consumers[ref]:
                 consumer(payload)
+            # The first records may need libraries that are imported for them.
+            self._passing_since_s = min(self._passing_since_s, time.monotonic())
             self._passed += len(payload)
             self._piece = max(self._piece, self._passed)
 
