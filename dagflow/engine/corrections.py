@@ -207,18 +207,12 @@ class Superseded:
                 continue
             read = [each for each in found if (version_key_of(each), each.start) not in left_out]
             why = f"{redacted(url)} was corrected or deleted later"
-            if given := [*itertools.filterfalse(has_no_records, read)]:
-                lost[window.plan.window_id].update((version_key_of(each), Skipped.of(each, why)) for each in given)
+            if read:
+                lost[window.plan.window_id].update((version_key_of(each), Skipped.of(each, why)) for each in read)
             # The window that has refused records is older than the one that has read them again.
             if not window.plan.retries:
                 # A version that was left out has taken the place of nothing.
                 lineage.follow(found, has_replaced=bool(read) and window.plan.corrects)
-
-
-def has_no_records(part: SourceRange) -> bool:
-    """Whether a part only tells under which name its file was read: it has no bytes, and no record was left before."""
-    known = getattr(part, "continuation", part)
-    return 0 < part.start == part.end == getattr(known, "tail_start", 0)
 
 
 def left_out_in(results: Iterable[TaskResult]) -> set[str]:

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from dagflow.api.context import version_key_of
 from dagflow.api.transactions import TargetDecision
 from dagflow.engine.control_graph import Emission
 from dagflow.engine.corrections import (
@@ -16,7 +15,6 @@ from dagflow.engine.corrections import (
     chosen_files,
     corrections_of,
     counters_of,
-    has_no_records,
     partial_replay,
     urls_of,
     without_versions,
@@ -39,7 +37,7 @@ from dagflow.frozen import frozen
 from dagflow.journal.events import WindowReplay
 from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import ControlState
-from dagflow.journal.windows import Correction, ProducedFiles, Window, WindowIntent, WindowPlan, source_ranges
+from dagflow.journal.windows import Correction, ProducedFiles, Window, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PortRef, merger_name
 from dagflow.storage.context import StorageContext
@@ -372,10 +370,7 @@ def _failure_of(results: Sequence[TaskResult], window: _Published) -> DagflowErr
             return SourceChangedError(result.error.message, url=result.error.url, hint=_PUT_VERSION_BACK)
         if result.error is not None:
             return result.error
-    empty = {(version_key_of(each), each.start) for each in source_ranges(window.planned) if has_no_records(each)}
     for skipped in (skipped for result in results for skipped in result.skipped if skipped.cause != "corrected"):
-        if (skipped.version, skipped.start) in empty:
-            continue
         known = (
             each.start <= skipped.start and skipped.end <= each.end
             for each in window.intent.skipped

@@ -392,8 +392,6 @@ class ChangeDetector:
         step: list[ListedFiles] = []
         known = [decision for decision in decisions if decision.answer not in (Continuing.LATER, Continuing.AGAIN)]
         self._incomplete += len(decisions) - len(known)
-        if self._rules.on_change.corrects:
-            known = [replace(decision, is_traced=decision.is_read) for decision in known]
         decided = self._still_present(known)
         read = self._find_read_versions(decided)
         index_notes = IndexNotes(decided, read, self._index.find(names_to_know(read)) if read else {})
@@ -470,8 +468,7 @@ class ChangeDetector:
             is_quiet = decision.is_copy or self._is_quiet(file.stat.mtime_ns // 1_000_000)
             moved = replace(moved, is_over=is_quiet and not decision.is_content)
             return self._changed.treat(moved, version.name, entry, "appended", is_content=decision.is_content)
-        is_other = decision.is_copy or decision.is_traced
-        if is_other or entry.fate is not Fate.READ or self._is_quiet(entry.taken_millis):
+        if decision.is_copy or entry.fate is not Fate.READ or self._is_quiet(entry.taken_millis):
             return self._changed.rest(moved, version.name, entry, is_content=decision.is_content)
         return replace(files, is_noted=True, fingerprints=[entry.fingerprint], waiting_bytes=entry.waiting_bytes)
 

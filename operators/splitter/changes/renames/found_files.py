@@ -113,8 +113,6 @@ class FileDecision:
         is_content: Whether the content of a compressed file was recognised. The inode proves nothing then: the file may
             have got that of the uncompressed file.
         is_copy: Whether it is another file than the one that was read, which nothing is appended to.
-        is_traced: Whether a window says under which name it was read before, also where nothing is left to be read:
-            corrections find its rows so.
     """
 
     file: FoundFile
@@ -123,14 +121,12 @@ class FileDecision:
     has_more: bool = False
     is_content: bool = False
     is_copy: bool = False
-    is_traced: bool = False
 
     @property
     def is_read(self) -> bool:
-        """Whether all of it was read, also a last record without delimiter, and no window has to say so."""
+        """Whether all of it was read, also a last record without delimiter."""
         entry = None if self.version is None else self.version.entry
-        is_due = entry is None or self.has_more or entry.rest_bytes or entry.fate is not Fate.READ
-        return not (is_due or self.is_traced)
+        return not (entry is None or self.has_more or entry.rest_bytes or entry.fate is not Fate.READ)
 
 
 class VersionsOfInode:
