@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field
 from operator import attrgetter
-from typing import Any, TypeVar, cast, dataclass_transform
+from typing import Any, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 
@@ -22,8 +22,8 @@ def frozen(defined: type[T]) -> type[T]:
     """A dataclass with slots that can be compared and hashed, and that type checkers keep from being changed.
 
     `dataclass(frozen=True, slots=True)` describes the fields of each class and compiles six functions, which takes
-    thirty times as long. This describes them when something asks, and compiles `__init__` alone, for a class with many
-    values. Nothing refuses a change when it runs.
+    more than twenty times as long. This describes them when something asks, and compiles `__init__` alone, for a class
+    with many values. Nothing refuses a change when it runs.
     """
     return _made(defined, is_hashed=True)
 
@@ -95,7 +95,7 @@ def _made(defined: type[T], *, is_hashed: bool) -> type[T]:
         "__slots__": tuple(name for name in names if name not in inherited),
     }
     kind: Any = type(defined)
-    made = cast("type[T]", kind(defined.__name__, defined.__bases__, namespace))
+    made: type[T] = kind(defined.__name__, defined.__bases__, namespace)
     return made
 
 

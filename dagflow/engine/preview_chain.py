@@ -47,7 +47,7 @@ SAMPLE_RECORDS = 1000
 """Records that are passed on at least, so that the share that operators keep is meaningful."""
 
 SAMPLE_S = 0.3
-"""Seconds after the first records have passed, behind which fewer suffice, if there are enough to show."""
+"""Seconds after which fewer records suffice, if there are enough to show; they begin when the first have passed."""
 
 _WINDOW = 1
 """Id of the only window."""

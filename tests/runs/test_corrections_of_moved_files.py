@@ -17,7 +17,7 @@ import yaml
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows, superseded_in
-from dagflow.errors import JournalError
+from dagflow.errors import DagflowError, JournalError
 from dagflow.runtime.local import InlineRuntime
 from tests.engine.corrected_app import SUPERSEDE, corrected_app, lines_of, storage, write
 from tests.nightly import by_day
@@ -81,6 +81,12 @@ UNKNOWN: dict[str, Sequence[Step]] = {
 """What leaves no window that leads from the file to the version that was read."""
 
 
+def advised_by(error: DagflowError) -> Any:
+    """The policies that the hint of an error names."""
+    (policies,) = re.findall(r"\{replaced: .*?\}", error.hint)
+    return yaml.safe_load(policies)
+
+
 def run_again(root: Path, kind: str, **properties: Any) -> None:
     run(corrected_app(root, kind, **properties), runtime=InlineRuntime)
 
@@ -101,7 +107,7 @@ def test_rows_that_were_read_under_another_name_leave(tmp_path: Path, history: s
 
 @pytest.mark.parametrize("history", UNKNOWN)
 def test_rows_whose_version_is_not_found_do_not_stay_without_a_word(tmp_path: Path, history: str) -> None:
-    """The run ends, and the table is as it was."""
+    """The run ends, and the table is as it was; with the policies that the error names, new rows come in beside."""
     write(tmp_path, "a", "a1 a2 a3")
     write(tmp_path, "keep", "k1 k2")
     run_again(tmp_path, "delta", on_change=RETRACT)
@@ -111,9 +117,13 @@ def test_rows_whose_version_is_not_found_do_not_stay_without_a_word(tmp_path: Pa
         run_again(tmp_path, "delta", on_change=RETRACT)
     last(tmp_path / "in")
     before = lines_of(tmp_path, "delta")
-    with pytest.raises(JournalError, match="which rows its earlier version gave is not known"):
+    with pytest.raises(JournalError, match="which rows its earlier version gave is not known") as raised:
         run_again(tmp_path, "delta", on_change=RETRACT)
     assert lines_of(tmp_path, "delta") == before
+    write(tmp_path, "b", "b1")
+    run_again(tmp_path, "delta", on_change=advised_by(raised.value))
+    new = ["a7"] if last is UNKNOWN["compressed, and corrected"][-1] else []
+    assert lines_of(tmp_path, "delta") == sorted([*before, *new, "b1"])
 
 
 def test_a_replay_finds_what_was_read_before_a_file_was_compressed(tmp_path: Path) -> None:
@@ -152,8 +162,6 @@ def test_a_version_that_no_window_leads_to_is_said_and_the_advice_helps(tmp_path
     delete("a.gz")(tmp_path / "in")
     with pytest.raises(JournalError, match=r"which rows its earlier version gave is not known") as raised:
         run_again(tmp_path, "delta", on_change=RETRACT)
-    advised = re.search(r"\{replaced: .*?\}", raised.value.hint)
-    assert advised is not None
     write(tmp_path, "b", "b1")
-    run_again(tmp_path, "delta", on_change=yaml.safe_load(advised[0]))
+    run_again(tmp_path, "delta", on_change=advised_by(raised.value))
     assert lines_of(tmp_path, "delta") == ["a1", "a2", "b1", "k1"]
