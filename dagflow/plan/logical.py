@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def in_topological_order(names: Sequence[str], arcs: Iterable[tuple[str, str]]) -> list[str]:
-    """The operators upstream first: those without any before them as in the file, then each when all before it are there.
+    """The operators upstream first: those without any before them as in the file, then each when all before it are in.
 
     Operators on a cycle, and all after them, are left out.
     """
